@@ -71,8 +71,8 @@ def two_step(
     the schedule, and each measured duration replaces its estimate. A second measurement gives the deviations of both.
 
     The measured bytes of tasks are in the problems too, estimated in the first and measured in the second, so that no device exceeds
-    its memory: see `hetsched.costs.memory`. Where no placement fits, the one of the method ``celeritas`` that exceeds the memory least
-    is run, as in the paper.
+    its memory: see `hetsched.costs.memory`. Where no placement fits, the best effort of the method is run, or that of ``celeritas`` if it
+    has none, as in the paper.
 
     Parameters
     ----------
@@ -147,6 +147,8 @@ def _to_run(problem: Problem, solution: Solution, best_effort: bool, time_limit:
     """Return the schedule to run, and the bytes by which it exceeds the memory."""
     if solution.schedule is not None:
         return solution.schedule, 0.0
+    if best_effort and solution.best_effort is not None:
+        return solution.best_effort.schedule, solution.best_effort.bytes_over
     if best_effort:
         again = solve(problem, method="celeritas", time_limit=time_limit, seed=seed)
         if again.schedule is not None:

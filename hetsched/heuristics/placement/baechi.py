@@ -38,13 +38,18 @@ FAVOURITE = 0.1
     supports=Supports(inputs="whole"),
     turn=220,
 )
-def m_topo(problem: Problem, monitor: Monitor) -> None:
-    """Fill devices in turn, each to the mean memory need per device plus the largest need of a unit, within its capacity."""
+def m_topo(problem: Problem, monitor: Monitor, *, claims: Literal["all", "first"] = "all") -> None:
+    """Fill devices in turn, each to the mean memory need per device plus the largest need of a unit, within its capacity.
+
+    If no device has room, the one with the most memory left is taken: a best effort. The option is as for m-sct.
+    """
     order = problem.graph.topological_order
 
     def place(need: FloatArray) -> Decision | None:
-        share = need.sum() / problem.n_devices + need.max(initial=0.0)
-        return listed(problem, filled(problem, order, need, np.minimum(share, problem.cluster.memory_bytes)), descending(order))
+        claimed = _claimed(problem, need, claims)
+        share = claimed.sum() / problem.n_devices + claimed.max(initial=0.0)
+        limit = np.minimum(share, problem.cluster.memory_bytes)
+        return listed(problem, filled(problem, order, claimed, limit), descending(order))
 
     offer_by_claims(monitor, place)
 
@@ -129,22 +134,27 @@ def favourite_children(problem: Problem, monitor: Monitor, solver: str) -> IntAr
     return favourite
 
 
+def _claimed(problem: Problem, need: FloatArray, claims: str) -> FloatArray:
+    """Return the bytes that units claim, [n_units]: all that they need, or what their first tasks do."""
+    if claims not in ("all", "first"):
+        raise UnsupportedFeature(f"claims is {claims!r}; choose 'all' or 'first'")
+    if claims == "all":
+        return need
+    first = np.unique(problem.unit, return_index=True)[1]
+    return readonly((problem.static_bytes @ [1.0, problem.inputs])[first])
+
+
 def _reserving(monitor: Monitor, favourite: IntArray, claims: str, contention: bool | None) -> None:
     from hetsched.heuristics.list_scheduling import dynamic_kernels, pair_kernels
     from hetsched.heuristics.list_scheduling.transfer_kernels import new_transfers
     from hetsched.heuristics.placement import kernels
 
     problem = monitor.problem
-    if claims not in ("all", "first"):
-        raise UnsupportedFeature(f"claims is {claims!r}; choose 'all' or 'first'")
-    first = np.unique(problem.unit, return_index=True)[1]
-    alone = readonly((problem.static_bytes @ [1.0, problem.inputs])[first])
-
     choice = dynamic_kernels.Choice(dynamic_kernels.ETF, np.empty((0, 0)), np.empty(0))
     order = one_order(np.zeros(problem.n_tasks), problem.n_devices, waits=True)
 
     def place(planned: bool, need: FloatArray) -> Decision | None:
-        claimed = need if claims == "all" else alone
+        claimed = _claimed(problem, need, claims)
         data, transfers = list_problem(problem, claimed), new_transfers(problem.arrays, True) if planned else None
         reservations = kernels.Reservations(favourite, np.full(problem.n_devices, -1))
         pairs = pair_kernels.Pairs.begin(problem.unit, claimed, problem.n_devices)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from hetsched.analysis.levels import unit_sums
+from hetsched.arrays import IntArray
 from hetsched.coarsening.coarse import mean_transfers
 from hetsched.coarsening.sequential import topological_order
 from hetsched.heuristics.list_scheduling.offers import descending, offer_in_order
@@ -64,7 +65,29 @@ def order_place(problem: Problem, monitor: Monitor, *, window: int = 200, memory
 
 def filling(problem: Problem, monitor: Monitor) -> None:
     """Offer Order-Place of a graph."""
-    order = topological_order(problem)
+    _offer_filled(monitor, topological_order(problem))
+
+
+@method(
+    "dfs-topo",
+    summary="depth-first order, one device after another filled to its memory, the fastest first",
+    source=CELERITAS,
+    kind=Kind.CONSTRUCTIVE,
+    supports=Supports(inputs="whole"),
+    turn=225,
+)
+def dfs_topo(problem: Problem, monitor: Monitor) -> None:
+    """Fill one device after another up to its memory with tasks in DFS-TOPO order: the sequential placement of the Standard Evaluation.
+
+    All tasks of a co-location label follow its first one. If no device has room, the one with the most memory left is taken: a best
+    effort.
+    """
+    _offer_filled(monitor, topological_order(problem, "dfs-topo"))
+
+
+def _offer_filled(monitor: Monitor, order: IntArray) -> None:
+    """Offer tasks in a given order, [n], that fill one device after another."""
+    problem = monitor.problem
     capacity = problem.cluster.memory_bytes
     offer_by_claims(monitor, lambda need: listed(problem, filled(problem, order, need, capacity), descending(order)))
 

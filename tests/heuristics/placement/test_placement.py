@@ -148,7 +148,7 @@ def test_adjusting_can_be_worse_than_order_place():
 # ---------------------------------------------------------------------- over capacity
 
 
-@pytest.mark.parametrize("method", ["celeritas", "order-place", "m-topo", "m-etf", "m-sct", "block", "dsc", "linear-clustering", "metis"])
+@pytest.mark.parametrize("method", ["celeritas", "order-place", "dfs-topo", "m-topo", "m-etf", "m-sct", "block", "dsc", "linear-clustering", "metis"])
 def test_what_is_over_capacity_is_a_best_effort_and_no_schedule(method, tmp_path):
     problem = chain(4, memory=3.0, weight=2.0)  # each of the three devices holds one task
     solution = hs.solve(problem, method)
@@ -177,7 +177,7 @@ def test_memory_of_the_first_member_alone_ends_over_capacity_as_in_baechi():
     graph = hs.TaskGraph(["a", "b", "c"], [("a", "b", 9.0), ("b", "c", 9.0)], weight_bytes=[1, 3, 4], colocation=["x", None, "x"])
     cluster = hs.Cluster([hs.Device("small", memory_bytes=4), hs.Device("large", memory_bytes=8)], bandwidth=1.0)
     problem = hs.Problem(graph, cluster, durations=np.ones((3, 2)))
-    for method in ("m-etf", "m-sct"):
+    for method in ("m-topo", "m-etf", "m-sct"):
         first, all_members = hs.solve(problem, method, options={"claims": "first"}), hs.solve(problem, method)
         assert first.schedule is None
         assert first.best_effort.bytes_over == 4.0
@@ -296,6 +296,17 @@ def test_the_first_task_over_memory_is_one_that_can_run_where_most_is_left():
 def test_m_topo_takes_equal_shares_of_memory():
     schedule = hs.solve(chain(9, memory=100.0), "m-topo").schedule
     assert np.bincount(schedule.batches.device).tolist() == [4, 4, 1]  # at most 9 / 3 + 1 each
+
+
+def test_dfs_topo_keeps_branches_together_where_m_topo_cuts_them():
+    """Celeritas, Figure 3: two devices, each with room for half of the tasks of two chains."""
+    graph = hs.TaskGraph("aAbBcC", [("a", "b", 9.0), ("b", "c", 9.0), ("A", "B", 9.0), ("B", "C", 9.0)], weight_bytes=1.0)
+    cluster = hs.Cluster([hs.Device(name, memory_bytes=3.0) for name in "uv"], bandwidth=1.0)
+    problem = hs.Problem(graph, cluster, durations=np.ones((6, 2)))
+    together, apart = (hs.solve(problem, method).schedule for method in ("dfs-topo", "m-topo"))
+    assert len(together.transfers) == 0
+    assert together.makespan == 3.0
+    assert len(apart.transfers) > 0
 
 
 def test_metis_refuses_what_it_cannot_cut():
