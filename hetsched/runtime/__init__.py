@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from hetsched.runtime.ranks import Ranks
     from hetsched.runtime.staged import StagedProgram
     from hetsched.runtime.training import TrainingProgram
+    from hetsched.runtime.training_profiler import TrainingProfiler
 
 __all__ = [
     "Assistants",
@@ -51,6 +52,7 @@ __all__ = [
     "Static",
     "StreamTimes",
     "Tag",
+    "TrainingProfiler",
     "TrainingProgram",
     "TwoStep",
     "compare",
@@ -73,6 +75,7 @@ _HOMES = {
     "ranks": ["Ranks"],
     "staged": ["StagedProgram"],
     "training": ["TrainingProgram"],
+    "training_profiler": ["TrainingProfiler"],
 }
 """The names that need torch, which takes seconds to import and may be missing."""
 

@@ -62,6 +62,7 @@ def two_step(
     time_limit: float | None = 10.0,
     seed: int = 0,
     best_effort: bool = True,
+    whole: bool = False,
     **rules: Any,
 ) -> TwoStep:
     """Return problems whose tasks each run one batch of `inputs`, estimated from small batches and then measured.
@@ -88,6 +89,9 @@ def two_step(
         As for ``hetsched.solve``.
     best_effort : bool
         Whether a placement over the memory is run where none fits; otherwise that is an error.
+    whole : bool
+        Whether the profiler's graph is that of the large batch, as a `TrainingProfiler`'s is; the batch is then one input of the
+        problems. Otherwise the graph is that of one input.
     **rules
         Further arguments of `Problem`: `communication`, `memory`, `transfers`.
 
@@ -105,8 +109,10 @@ def two_step(
     )
     regression = Regression(measure(recorder, batch_sizes))
     cluster = Links.measured(recorder).cluster() if cluster is None else cluster
-    plain = Problem(recorder.graph, cluster, costs=regression, batch_sizes=[inputs], inputs=inputs, **rules)
-    estimated_bytes = regression.memory_bytes(plain.graph, cluster, [inputs])
+    graph, size = recorder.graph, 1 if whole else inputs
+    estimated = regression.durations(graph, cluster, [inputs])
+    plain = Problem(graph, cluster, durations=estimated, batch_sizes=[size], inputs=size, **rules)
+    estimated_bytes = regression.memory_bytes(graph, cluster, [inputs])
     first = with_workspace(plain, estimated_bytes)
     solution = solve(first, method=method, time_limit=time_limit, seed=seed)
     schedule, bytes_over = _to_run(first, solution, best_effort, time_limit, seed)
@@ -119,7 +125,7 @@ def two_step(
     here = np.flatnonzero(np.isfinite(measured.seconds))
     durations[here, device[here], 0] = measured.seconds[here]
     held = np.broadcast_to(measured.memory_bytes[:, None, None], durations.shape)
-    second = with_workspace(plain.replace(durations=durations, batch_sizes=[inputs]), held)
+    second = with_workspace(plain.replace(durations=durations, batch_sizes=[size]), held)
 
     def compared(estimated: Any, actual: Any) -> Deviations:
         finite = np.flatnonzero(np.isfinite(estimated) & np.isfinite(actual))
