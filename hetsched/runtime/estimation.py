@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -61,6 +61,7 @@ def two_step(
     method: str | Sequence[str] = "auto",
     time_limit: float | None = 10.0,
     seed: int = 0,
+    options: Mapping[str, Any] | None = None,
     best_effort: bool = True,
     whole: bool = False,
     **rules: Any,
@@ -85,7 +86,7 @@ def two_step(
         The large batch.
     cluster : Cluster, optional
         Default: the profiler's devices, with measured links.
-    method, time_limit, seed
+    method, time_limit, seed, options
         As for ``hetsched.solve``.
     best_effort : bool
         Whether a placement over the memory is run where none fits; otherwise that is an error.
@@ -114,7 +115,7 @@ def two_step(
     plain = Problem(graph, cluster, durations=estimated, batch_sizes=[size], inputs=size, **rules)
     estimated_bytes = regression.memory_bytes(graph, cluster, [inputs])
     first = with_workspace(plain, estimated_bytes)
-    solution = solve(first, method=method, time_limit=time_limit, seed=seed)
+    solution = solve(first, method=method, time_limit=time_limit, seed=seed, options=options)
     schedule, bytes_over = _to_run(first, solution, best_effort, time_limit, seed)
     device = np.empty(first.n_tasks, np.int64)
     device[schedule.batches.task] = schedule.batches.device

@@ -1,0 +1,154 @@
+"""Figure 6: the time of measuring the large batch under three placements."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Sequence
+
+from hetsched.papers.celeritas import evaluation, testbed
+from hetsched.papers.celeritas.evaluation import COMPARED
+from hetsched.papers.celeritas.placement import Found, beside, placements
+from hetsched.papers.items import Case, Claim, Item, Report, Row, Setting, Table, Verdict
+from hetsched.papers.rendering import number, percent
+
+STEPS = 55
+"""Five that do not count, and fifty that do."""
+PRINTED = {"m-topo": ("6.0", "OOM", "38.45", ""), "dfs-topo": ("4.22", "10.07", "34.3", ""), "celeritas": ("4.32", "9.50", "9.58", "")}
+"""Minutes that the paper's text tells, in the order of `testbed.PAPERS`; its figure has no others to read."""
+
+
+def cases(setting: Setting) -> list[Case]:
+    """Return the placements of the paper's graphs, and the measurements of small ones."""
+    return placements(setting, COMPARED) + evaluation.cases(setting)
+
+
+def report(rows: Sequence[Row], setting: Setting) -> Report:
+    """Return Figure 6 of the paper's graphs by the model, and of small ones by the clock."""
+    placed, measured = ([row for row in rows if row["what"] == what] for what in ("placement", "evaluation"))
+    found = Found(placed)
+    lines = []
+    for method in COMPARED:
+        printed = dict(zip(testbed.PAPERS, PRINTED[method], strict=True))
+        lines.append([method, *(beside(_cell(found, graph, method), printed.get(graph, "")) for graph in found.graphs)])
+    tables = [Table([f"minutes of {STEPS} steps, here / paper", *found.graphs], lines)]
+    models = list(dict.fromkeys(row["model"] for row in measured))
+    clock = [
+        [
+            f"{name}, {method}",
+            _range(_of(measured, name, method, "runs")),
+            number(statistics.median(_of(measured, name, method, "placing"))),
+            number(statistics.median(_of(measured, name, method, "moved")) / 1e6),
+            number(statistics.median(_of(measured, name, method, "over")) / 1e6) if any(_of(measured, name, method, "over")) else "none",
+        ]
+        for name in models
+        for method in COMPARED
+    ]
+    head = ["small models, measured on this machine", "seconds of measuring", "seconds of placing", "MB moved a step", "MB over the memory"]
+    tables.append(Table(head, clock))
+    notes = [f"The small batches before took {_small(measured)}, which is the same for all three."] if measured else []
+    return Report(tables, [*_claims(found), _clock(measured, models)], notes)
+
+
+def _minutes(found: Found, graph: str, method: str) -> float | None:
+    """Return minutes of placing and of all steps, also over the memory; None if not measured."""
+    rows = found.rows.get((graph, method), [])
+    if not rows or rows[0]["step"] is None:
+        return None
+    return float(statistics.median(rows[0]["seconds"]) + STEPS * rows[0]["step"]) / 60
+
+
+def _cell(found: Found, graph: str, method: str) -> str:
+    minutes = _minutes(found, graph, method)
+    if minutes is None:
+        return ""
+    over = found.rows[graph, method][0]["over"]
+    return f"({number(minutes)}, {over / 1e9:.3g} GB over)" if over else number(minutes)
+
+
+def _of(rows: Sequence[Row], model: str, method: str, what: str) -> list[float]:
+    values = [row["placements"][method][what] for row in rows if row["model"] == model]
+    return [one for value in values for one in (value if isinstance(value, list) else [value])]
+
+
+def _range(seconds: Sequence[float]) -> str:
+    return f"{number(statistics.median(seconds))} ({number(min(seconds))} to {number(max(seconds))})"
+
+
+def _small(rows: Sequence[Row]) -> str:
+    seconds: dict[str, list[float]] = {}
+    for row in rows:
+        seconds.setdefault(row["model"], []).append(row["small"])
+    return ", ".join(f"{number(statistics.median(own))} s ({name})" for name, own in seconds.items())
+
+
+def _claims(found: Found) -> Iterator[Claim]:
+    minutes = {graph: {method: _minutes(found, graph, method) for method in COMPARED} for graph in found.papers}
+    full = {graph: own for graph, own in minutes.items() if None not in own.values()}
+    fits = {key: not rows[0]["over"] for key, rows in found.rows.items()}
+
+    def told(graph: str) -> str:
+        return f"{graph}: {', '.join(f'{method} {_cell(found, graph, method)}' for method in COMPARED)} min"
+
+    def claim(text: str, graphs: Sequence[str], holds: Sequence[bool]) -> Claim:
+        known = [graph for graph in graphs if graph in full]
+        if not known or (len(known) < len(graphs) and all(holds)):
+            return Claim(text, Verdict.UNSEEN, "; ".join([*map(told, known), "not measured" if not known else "the rest is not measured"]))
+        return Claim.decided(text, all(holds), "; ".join(map(told, known)))
+
+    yield claim(
+        "Measuring under DFS-TOPO takes less time than under m-TOPO: 4.22 of 6.0 minutes on Inception_V3, 34.3 of 38.45 on the Transformer",
+        ("inception_v3", "transformer, heads apart"),
+        [own["dfs-topo"] < own["m-topo"] for graph, own in full.items() if graph in ("inception_v3", "transformer, heads apart")],  # type: ignore[operator]
+    )
+    yield claim(
+        "Under Celeritas' placement measuring takes no longer than under DFS-TOPO, but for the seconds of its own processes",
+        testbed.PAPERS,
+        [own["celeritas"] <= 1.03 * own["dfs-topo"] for own in full.values()],  # type: ignore[operator]
+    )
+    yield claim(
+        "On the Transformer Celeritas needs less than a third of DFS-TOPO's time, 9.58 of 34.3 minutes",
+        ("transformer, heads apart",),
+        [own["celeritas"] < own["dfs-topo"] / 3 for graph, own in full.items() if graph == "transformer, heads apart"],  # type: ignore[operator]
+    )
+    yield claim(
+        "On Tensor Holography Celeritas measures 65.1 % faster than m-TOPO",
+        ("holography",),
+        [own["celeritas"] <= (1 - 0.651) * own["m-topo"] for graph, own in full.items() if graph == "holography"],  # type: ignore[operator]
+    )
+    own = [fits["nmt", method] for method in COMPARED if ("nmt", method) in fits]
+    yield claim(
+        "On NMT m-TOPO ends out of memory despite a best effort, DFS-TOPO and Celeritas do not",
+        ("nmt",),
+        [own == [False, True, True]] if own else [],
+    )
+
+
+def _clock(rows: Sequence[Row], models: Sequence[str]) -> Claim:
+    """Return the claim about the placements as measured on this machine, where tensors hardly take time to move."""
+    text = "Under Celeritas' placement measuring takes less time than under m-TOPO, by the clock on small models"
+    gains, parts = [], []
+    for name in models:
+        own, other = (_of(rows, name, method, "runs") for method in ("celeritas", "m-topo"))
+        gain = 1 - statistics.median(own) / statistics.median(other)
+        apart = min(other) > max(own) or min(own) > max(other)
+        gains.append((gain, apart))
+        parts.append(f"{name} {percent(gain)} less{'' if apart else ', the runs overlap'}")
+    reason = "; ".join(parts) or "not measured"
+    if len(models) < len(evaluation.PRINTED) or not all(apart for _, apart in gains):
+        return Claim(text, Verdict.UNSEEN, reason)
+    return Claim.decided(text, all(gain > 0 for gain, _ in gains), reason)
+
+
+FIGURE_6 = Item(
+    "figure-6",
+    "Figure 6: time of measuring the large batch under three placements",
+    f"the first table has the graphs, durations and memory of Table 3: {STEPS} steps by the model, as the paper drops 5 and takes 50, and "
+    "the seconds of placing; the small batches before and the profiler's own time are left out. m-TOPO claims the memory of the first "
+    "task of a label alone, as the paper tells. The paper's minutes are those of its text. The second table is measured: "
+    f"{evaluation.SMALL_MODELS}; the profiler runs one task after another and copies tensors between threads, so that only what is "
+    "moved differs.",
+    cases,
+    report,
+    needs=(("torch", "torch"),),
+    time="40 minutes, shared with Tables 3 to 5",
+)
