@@ -1,8 +1,8 @@
-"""Large graphs: Celeritas' tables on training graphs, original and fused inference graphs on Moirai's clusters.
+"""Large graphs: training steps of more than 50,000 tasks, original and fused inference graphs on Moirai's clusters.
 
-    python benchmarks/large.py [--quick] [--models nmt ...] [--seconds 60]
+    python benchmarks/large.py [--quick] [--models "nmt, 180 words" ...] [--seconds 60]
 
-Tasks and CCR before and after fusion; the time of a step under every method of placement, and under `multilevel` and `auto`;
+Tasks and CCR before and after coarsening; the time of a step under every method of placement, and under `multilevel` and `auto`;
 the time of placement; time and memory of Celeritas' method in a separate process; original against fused graphs
 on Moirai's clusters. Ports of devices contend, as in both papers. Needs torch to capture the graphs.
 """
@@ -16,8 +16,7 @@ import pickle
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,8 @@ import training_graphs
 
 import hetsched as hs
 from hetsched import coarsening
+from hetsched.papers import models
+from hetsched.papers.celeritas import fusion, testbed
 from hetsched.workloads import clusters
 
 REGION = "large"
@@ -44,29 +45,6 @@ METHODS = (
     "celeritas",
 )
 GIVEN_TIME = ("multilevel", "auto")
-PAPER = {"inception_v3": "59, 8.1", "nmt": "154, 6.4", "transformer, heads apart": "220, 11.1", "holography": "37, 7.4"}
-"""Celeritas' Table 2: nodes and CCR after fusion."""
-PAPER_GRAPHS = ("inception_v3", "nmt", "transformer, heads apart", "holography")
-"""The graphs of the columns of the paper's Tables 3 and 4."""
-PAPER_STEPS = {
-    "metis": "OOM, OOM, OOM, 6.591",
-    "m-topo": "3.100, OOM, OOM, 2.220",
-    "m-etf": "10.548, OOM, 8.613, 6.376",
-    "m-sct": "7.610, OOM, 8.411, 6.013",
-    "HRL": "8.565, 10.224, 42.837, 3.683",
-    "order-place": "2.931, 9.117, 6.935, 1.520",
-    "celeritas": "2.859, 9.099, 6.536, 1.461",
-}
-"""Celeritas' Table 3: seconds of a step on four V100."""
-PAPER_PLACEMENT = {
-    "m-sct": "8.591, -, 129.498, 2.968",
-    "HRL": "5 hrs, 5 hrs, 5 hrs, 5 hrs",
-    "order-place": "5.439, 54.695, 92.639, 2.711",
-    "celeritas": "7.183, 59.418, 95.304, 3.586",
-}
-"""Celeritas' Table 4: seconds of placement."""
-ROOM = 1.2
-"""Memory of a device as a multiple of a quarter of the claims of all tasks: the graph fits all devices together, but none alone."""
 CALLS = ("swin 1.8B", "gpt3 330M", "alphafold2 87M")
 CALL_METHODS = ("best-device", "heft", "m-sct", "celeritas", "multilevel")
 FRESH = """
@@ -91,59 +69,24 @@ print(min(took), peak(), before, monitor.incumbent)
 @functools.cache
 def training_problem(name: str) -> hs.Problem:
     """Return the problem of a training step on four V100 with little memory."""
-    graph = training_graphs.training()[name].capture()
-    print(f"{name}: {graph}", flush=True)
-    wide = training_graphs.problem_of(graph)
-    devices = [hs.costs.device("v100", f"gpu{i}", memory_bytes=ROOM / 4 * wide.static_bytes.sum()) for i in range(4)]
-    cluster = hs.Cluster(devices, bandwidth=wide.cluster.bandwidth, latency=wide.cluster.latency)
-    return wide.replace(cluster=cluster, communication="port")
+    if name not in training_graphs.LARGEST:
+        return testbed.problem(name)
+    return testbed.placed(training_graphs.larger()[name].capture())
 
 
-def paper(rows: Mapping[str, str], what: str) -> str:
-    """Return a table of the paper's figures by method."""
-    return figures.table([what, *PAPER_GRAPHS], [[name, *cells.split(", ")] for name, cells in rows.items()])
-
-
-def fusion(names: Sequence[str]) -> tuple[str, dict[str, Any]]:
-    """Return Table 2: tasks and CCR before and after Celeritas' fusion, heavy edges, modules and fusion rules."""
+def coarsened(names: Sequence[str]) -> tuple[str, dict[str, Any]]:
+    """Return tasks and CCR before and after each way to coarsen, and the seconds that it takes."""
     lines, rows = [], {}
     for name in names:
         problem = training_problem(name)
-        unlabelled = problem.replace(graph=problem.graph.replace(colocation=None))
-        coarsenings, seconds = {}, {}
-        for how, coarsen in (
-            ("celeritas", lambda _, free=unlabelled: coarsening.operation_fusion(free)),
-            ("within labels", coarsening.operation_fusion),
-            ("module", coarsening.by_module),
-            ("rules", coarsening.fuse),
-            ("degree one", coarsening.degree_one),
-            ("heavy edges", lambda level: coarsening.Coarsening.through(level, coarsening.hierarchy(level))),
-        ):
-            coarsen(problem)
-            start = time.perf_counter()
-            coarsenings[how] = coarsen(problem)
-            seconds[how] = time.perf_counter() - start
-        cells = [
-            f"{level.coarse.n_tasks:,}, {coarsening.ccr(level.coarse):.3g} ({seconds[how]:.2f} s)" for how, level in coarsenings.items()
-        ]
-        lines.append([name, f"{problem.n_tasks:,}, {coarsening.ccr(problem):.3g}", *cells, PAPER.get(name, "-")])
-        rows[name] = {how: [level.coarse.n_tasks, coarsening.ccr(level.coarse), seconds[how]] for how, level in coarsenings.items()}
-    head = [
-        "tasks, CCR (seconds)",
-        "original",
-        "celeritas",
-        "within labels",
-        "outermost modules",
-        "fusion rules",
-        "only edges",
-        "heavy edges",
-        "paper, after fusion",
-    ]
-    return figures.table(head, lines), rows
+        rows[name] = {how: [level.coarse.n_tasks, coarsening.ccr(level.coarse), spent] for how, level, spent in fusion.coarsened(problem)}
+        cells = [f"{tasks:,}, {ratio:.3g} ({spent:.2f} s)" for tasks, ratio, spent in rows[name].values()]
+        lines.append([name, f"{problem.n_tasks:,}, {coarsening.ccr(problem):.3g}", *cells])
+    return figures.table(["tasks, CCR (seconds)", "original", "celeritas", *fusion.OTHERS.values()], lines), rows
 
 
 def steps(names: Sequence[str], seconds: float, methods: Sequence[str]) -> tuple[str, str, str, dict[str, Any]]:
-    """Return Tables 3 and 4, seconds of a step and of placement by method, and the comparison of multilevel with the others."""
+    """Return seconds of a step and of placement by method, and the comparison of multilevel with the others."""
     times: dict[str, list[str]] = {method: [] for method in (*methods, *GIVEN_TIME)}
     placed: dict[str, list[str]] = {method: [] for method in methods}
     bounds, rows, verdict = [], {}, []
@@ -199,7 +142,7 @@ def fused(names: Sequence[str], seconds: float) -> tuple[str, dict[str, Any]]:
     """Return the times of original and fused graphs on Moirai's two clusters, with its rule (8) of congestion and peak memory."""
     lines, rows = [], {}
     for name in names:
-        graph = training_graphs.calls()[name].capture()
+        graph = models.calls()[name].capture()
         for where in ("moirai_inter", "moirai_intra"):
             cluster = clusters.load(where)
             costs = hs.costs.Roofline()
@@ -225,32 +168,29 @@ def fused(names: Sequence[str], seconds: float) -> tuple[str, dict[str, Any]]:
 
 def main(words: Sequence[str] | None = None) -> None:
     """Make every table and publish them."""
-    everything = [*training_graphs.training()]
     parser = figures.parser(__doc__)
-    parser.add_argument("--models", nargs="+", choices=everything, help="default: all; with --quick holography")
     parser.add_argument(
-        "--calls", nargs="*", choices=[*training_graphs.calls()], default=CALLS, help="inference graphs (default: %(default)s)"
+        "--models", nargs="+", choices=[*training_graphs.LARGEST, *testbed.COLUMNS], help="default: the largest; with --quick holography"
     )
+    parser.add_argument("--calls", nargs="*", choices=[*models.calls()], default=CALLS, help="inference graphs (default: %(default)s)")
     parser.add_argument("--seconds", type=float, default=60.0, help="for multilevel and auto on a training graph (default: %(default)s)")
     arguments: argparse.Namespace = figures.parse(parser, words, region=REGION)
-    names = arguments.models or (["holography"] if arguments.quick else everything)
+    names = arguments.models or (["holography"] if arguments.quick else training_graphs.LARGEST)
     calls, seconds = (arguments.calls[:1], 2.0) if arguments.quick else (arguments.calls, arguments.seconds)
     methods = [method for method in METHODS if method in hs.methods()]
-    table2, coarse = fusion(names)
-    table3, table4, verdict, solutions = steps(names, seconds, methods)
-    alone, processes = fresh([name for name in names if arguments.quick or training_problem(name).n_tasks > 20_000] or names)
+    ratios, coarse = coarsened(names)
+    times, placed, verdict, solutions = steps(names, seconds, methods)
+    alone, processes = fresh(names)
     text = [
         f"Taken on: {figures.machine()}.",
-        "### Tasks and CCR (Celeritas, Table 2)",
-        table2,
-        "### Step time (Celeritas, Table 3)",
+        "### Tasks and CCR",
+        ratios,
+        "### Step time",
         f"`multilevel` and `auto` had {seconds:g} s.",
-        table3,
+        times,
         verdict,
-        paper(PAPER_STEPS, "paper, measured on four V100"),
-        "### Placement time (Celeritas, Table 4)",
-        table4,
-        paper(PAPER_PLACEMENT, "paper"),
+        "### Placement time",
+        placed,
         "### Celeritas' method in a process of its own",
         alone,
     ]

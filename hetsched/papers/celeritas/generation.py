@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 
 from hetsched.papers.celeritas import testbed
-from hetsched.papers.celeritas.placement import OTHERS, PAPER, Found, beside, placements
+from hetsched.papers.celeritas.placement import OTHERS, PAPER, ROUNDING, Found, beside, placements
 from hetsched.papers.items import Case, Claim, Item, Report, Row, Setting, Table, Verdict
 from hetsched.papers.rendering import number, percent
 
@@ -80,7 +80,7 @@ def _faster(found: Found, graph: str, text: str, share: float) -> Claim:
     reason = f"{_cell(own)} s ({_range(own)}) against {_cell(other)} s ({_range(other)}), {percent(gain)} faster"
     if max(own) >= min(other) and max(other) >= min(own):
         return Claim(text, Verdict.UNSEEN, f"{reason}: the runs overlap")
-    return Claim.decided(text, gain >= share, reason)
+    return Claim.decided(text, gain >= share - ROUNDING, reason)
 
 
 def _longer(text: str, pairs: dict[str, tuple[list[float], list[float]]], wanted: int) -> Claim:

@@ -41,6 +41,8 @@ OTHERS = {
     "heft": Method("heft"),
     "repartition": Method("repartition"),
 }
+ROUNDING = 0.0005
+"""The paper's shares have three digits."""
 SEARCHES = ("multilevel", "auto")
 SEEDS = (0, 1, 2)
 

@@ -1,0 +1,241 @@
+"""The items of Celeritas: their cases, and verdicts on given rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import hetsched as hs
+from hetsched import coarsening
+from hetsched.papers import Claim, Setting, Verdict, find_paper
+from hetsched.papers.celeritas import evaluation, fusion, generation, measurement, placement, steps, testbed
+from hetsched.papers.items import Row
+
+PAPER = find_paper("celeritas")
+QUICK, FULL = Setting(quick=True), Setting()
+
+
+def claim(rows: list[Row], item: str, begins: str) -> Claim:
+    """Return the claim of a report that begins with some words."""
+    (found,) = (one for one in PAPER.item(item).report(rows, FULL).claims if one.text.startswith(begins))
+    return found
+
+
+def verdicts(claims: Any) -> set[Verdict]:
+    return {one.verdict for one in claims}
+
+
+# ---------------------------------------------------------------------- cases
+
+
+@pytest.mark.parametrize(
+    ("item", "quick", "full"),
+    [
+        ("table-2", 1, 5),
+        ("table-3", 12 + 2, 5 * (12 + 2 * 3)),
+        ("table-4", 12, 5 * 12),
+        ("table-5", 1, 4 * 3),
+        ("figure-6", 3 + 1, 5 * 3 + 4 * 3),
+    ],
+)
+def test_each_item_has_its_cases(item: str, quick: int, full: int) -> None:
+    assert [len(PAPER.item(item).cases(setting)) for setting in (QUICK, FULL)] == [quick, full]
+
+
+def test_tables_4_and_6_share_the_placements_of_table_3() -> None:
+    for setting in (QUICK, FULL):
+        known = steps.cases(setting)
+        assert all(case in known for case in generation.cases(setting))
+        assert all(case in known or case in evaluation.cases(setting) for case in measurement.cases(setting))
+
+
+def test_every_table_of_the_paper_has_a_figure_for_each_model() -> None:
+    assert tuple(fusion.PRINTED) == testbed.PAPERS
+    assert set(evaluation.PRINTED) == {"inception_v3", "nmt", "transformer", "holography"}
+    for printed in (steps.PRINTED, generation.PRINTED, measurement.PRINTED):
+        assert {len(cells) for cells in printed.values()} == {len(testbed.PAPERS)}
+
+
+# ---------------------------------------------------------------------- what is measured
+
+
+def test_four_v100_hold_a_graph_together_but_not_alone() -> None:
+    graph = hs.TaskGraph(["a", "b"], [("a", "b")], output_bytes=[15.75e6, 0], flops=0, bytes_accessed=[9e8, 0])
+    problem = testbed.placed(graph)
+    room = problem.cluster.memory_bytes
+    assert room[0] < problem.static_bytes.sum() < room.sum()
+    assert problem.communication == "port"
+    wanted = problem.transfer_time(15.75e6, "gpu0", "gpu1") / problem.whole_durations[:, 0].sum()
+    assert coarsening.ccr(problem) == pytest.approx(wanted), "(1) of the paper"
+
+
+def test_phases_sum_to_all() -> None:
+    names = ["x", "fc/linear", "loss/mean", "backward:fc/mm", "update:fc.weight"]
+    assert fusion.phases(hs.TaskGraph(names)) == [3, 1, 1]
+
+
+def test_a_graph_is_fused_and_placed() -> None:
+    pytest.importorskip("torch")
+    row = PAPER.measure(fusion.cases(QUICK)[0], None)
+    tasks, ratio, _ = row["levels"]["celeritas"]
+    assert row["tasks"] == sum(row["phases"]) == testbed.problem("holography").n_tasks
+    assert tasks < row["tasks"] / 10
+    assert ratio < row["ccr"]
+    assert set(row["levels"]) == {"celeritas", *fusion.OTHERS}
+    case = next(case for case in placement.placements(QUICK, ["m-topo"]) if case["graph"] == "holography")
+    first, whole = (PAPER.measure(case | {"method": method}, None) for method in ("m-topo", "m-topo, labels whole"))
+    assert first["over"] > 0, "the memory of other tasks of a label is not claimed"
+    assert whole["over"] == 0
+    assert len(whole["seconds"]) == 2
+
+
+@pytest.mark.slow
+def test_a_step_is_measured_under_three_placements() -> None:
+    pytest.importorskip("torch")
+    row = PAPER.measure(evaluation.cases(QUICK)[0] | {"warmup": 0, "runs": 1}, None)
+    assert set(row["placements"]) == set(evaluation.COMPARED)
+    assert {len(one["runs"]) for one in row["placements"].values()} == {2}
+    assert row["placements"]["celeritas"]["over"] == row["placements"]["dfs-topo"]["over"] == 0
+    assert row["deviations"]["memory"]["mean"] == pytest.approx(0, abs=1e-9), "on a CPU tensors grow with the batch"
+    assert row["deviations"]["memory"]["within"] == [1.0] * len(evaluation.LIMITS)
+
+
+# ---------------------------------------------------------------------- verdicts
+
+
+def placements(seconds: dict[str, list[float | None]], over: float = 1e9) -> list[Row]:
+    """Return rows with the seconds of steps of methods on the paper's graphs, in its order; None is over the memory."""
+    return [
+        {"what": "placement", "graph": graph, "method": method, "step": step or 9.0, "over": 0.0 if step else over, "seconds": [1.0, 1.1]}
+        for method, each in seconds.items()
+        for graph, step in zip(testbed.PAPERS, each, strict=True)
+    ]
+
+
+PAPERS_OWN = {
+    method: [None if cell == "OOM" else float(cell) for cell in cells] for method, cells in steps.PRINTED.items() if method != "HRL"
+} | {f"{method}, labels whole": [50.0] * 4 for method in placement.BAECHI}
+"""The paper's own steps; Baechi fits where it claims labels whole."""
+
+
+def test_the_paper_s_own_steps_hold_its_claims() -> None:
+    fused = [{**row, "graph": "transformer"} for row in placements(PAPERS_OWN) if row["graph"] == "holography"]
+    report = steps.report(placements(PAPERS_OWN) + fused, FULL)
+    assert verdicts(report.claims) == {Verdict.HELD}
+    cells = {row[0]: row[1:] for row in report.tables[0].rows}
+    assert cells["celeritas"][0] == "2.86 / 2.859"
+    assert cells["m-topo"][1] == "(9.00, 1 GB over) / OOM"
+    assert cells["HRL (the paper's alone)"][0] == "8.565"
+
+
+def test_a_faster_rival_that_claims_labels_whole_decides_against_celeritas() -> None:
+    rows = placements(PAPERS_OWN | {"m-etf, labels whole": [50.0, 8.0, 50.0, 50.0]})
+    found = claim(rows, "table-3", "Celeritas' step is the fastest")
+    assert found.verdict is Verdict.NOT_HELD
+    assert "nmt: celeritas 9.10 s, m-etf, labels whole 8.00 s (-13.7 %)" in found.reason
+
+
+def test_what_holds_so_far_is_unseen_and_what_does_not_is_decided() -> None:
+    some = [row for row in placements(PAPERS_OWN) if row["graph"] == "holography"]
+    assert claim(some, "table-3", "Celeritas' step is the fastest").verdict is Verdict.UNSEEN
+    slow = [row | {"step": 3.0} if row["method"] == "celeritas" else row for row in some]
+    assert claim(slow, "table-3", "Celeritas' step is the fastest").verdict is Verdict.NOT_HELD
+    assert claim(slow, "table-3", "Each step of Adjusting").verdict is Verdict.NOT_HELD
+    assert claim(slow, "table-3", "On Inception_V3").verdict is Verdict.UNSEEN
+
+
+def timed(seconds: dict[str, dict[str, list[float]]]) -> list[Row]:
+    return [
+        {"what": "placement", "graph": graph, "method": method, "step": 1.0, "over": 0.0, "seconds": own}
+        for graph, each in seconds.items()
+        for method, own in each.items()
+    ]
+
+
+@pytest.mark.parametrize(
+    ("own", "verdict"),
+    [([0.7, 0.73], Verdict.HELD), ([0.8, 0.9], Verdict.NOT_HELD), ([0.5, 1.05], Verdict.UNSEEN), ([1.2, 1.3], Verdict.NOT_HELD)],
+)
+def test_times_of_placement_decide_where_the_runs_do_not_overlap(own: list[float], verdict: Verdict) -> None:
+    rows = timed({"transformer, heads apart": {"celeritas": own, "m-sct": [1.0, 1.1]}})
+    assert claim(rows, "table-4", "Celeritas generates a placement 26.4 % faster").verdict is verdict
+
+
+def test_longer_than_order_place_needs_every_model() -> None:
+    each = {graph: {"celeritas": [2.0, 2.1], "order-place": [1.0, 1.1]} for graph in testbed.PAPERS}
+    text = "Celeritas takes longer than Order-Place"
+    assert claim(timed(each), "table-4", text).verdict is Verdict.HELD
+    assert claim(timed({"nmt": each["nmt"]}), "table-4", text).verdict is Verdict.UNSEEN
+    each["nmt"]["celeritas"] = [0.5, 0.6]
+    assert claim(timed(each), "table-4", text).verdict is Verdict.NOT_HELD
+
+
+def fused(tasks: int, clusters: int, before: float, after: float) -> list[Row]:
+    levels = {how: [clusters, after, 0.1] for how in ("celeritas", *fusion.OTHERS)}
+    return [
+        {"what": "fusion", "graph": graph, "tasks": tasks, "edges": 9, "phases": [1, 1, 1], "ccr": before, "levels": levels}
+        for graph in testbed.COLUMNS
+    ]
+
+
+def test_fusion_is_compared_with_the_largest_reductions_of_the_paper() -> None:
+    assert verdicts(fusion.report(fused(36352, 220, 111.957, 11.1), FULL).claims) == {Verdict.HELD}
+    assert verdicts(fusion.report(fused(1000, 100, 10.0, 5.0), FULL).claims) == {Verdict.NOT_HELD}
+    assert verdicts(fusion.report(fused(1000, 100, 10.0, 5.0)[:1], FULL).claims) == {Verdict.UNSEEN}
+
+
+def evaluated(time: float, again: float, repeats: int = 3, spread: float = 0.0) -> list[Row]:
+    """Return rows of every model with some deviations of the time; the shares are all or nothing."""
+    return [
+        {
+            "what": "evaluation",
+            "model": model,
+            "repeat": repeat,
+            "tasks": 5,
+            "small": 1.0,
+            "placements": {
+                method: {"placing": 0.1, "runs": [seconds, seconds * 1.01], "over": 0.0, "moved": 1e6}
+                for method, seconds in (("m-topo", 2.0), ("dfs-topo", 1.0), ("celeritas", 1.0))
+            },
+            "deviations": {
+                what: {"mean": mean + spread * repeat, "weighted": mean, "within": [float(mean <= most) for most in evaluation.LIMITS]}
+                for what, mean in (("memory", 0.0), ("time", time), ("again", again))
+            },
+            "alone": dict.fromkeys(evaluation._sizes(), 0.1),
+        }
+        for model in evaluation.PRINTED
+        for repeat in range(repeats)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rows", "verdict"),
+    [
+        (evaluated(0.04, 0.01), Verdict.HELD),
+        (evaluated(0.4, 0.01), Verdict.NOT_HELD),
+        (evaluated(0.4, 0.35), Verdict.UNSEEN),
+        (evaluated(0.04, 0.01, spread=0.05), Verdict.UNSEEN),
+        (evaluated(0.04, 0.01)[:3], Verdict.UNSEEN),
+    ],
+)
+def test_deviations_decide_beyond_what_measuring_twice_shows(rows: list[Row], verdict: Verdict) -> None:
+    assert claim(rows, "table-5", "The average deviation of the time").verdict is verdict
+
+
+def test_exact_memory_holds_the_claims_of_memory() -> None:
+    memory = [one for one in evaluation.report(evaluated(0.4, 0.01), FULL).claims if "memory" in one.text]
+    assert verdicts(memory) == {Verdict.HELD}
+    assert len(memory) == 3
+
+
+def test_figure_6_adds_the_steps_to_the_placing() -> None:
+    rows = placements({"m-topo": [6.0, None, 38.0, 3.0], "dfs-topo": [4.2, 10.0, 34.0, 1.0], "celeritas": [4.3, 9.5, 9.6, 1.0]})
+    report = measurement.report(rows + evaluated(0.1, 0.0), FULL)
+    cells = {row[0]: row[1:] for row in report.tables[0].rows}
+    assert cells["m-topo"][0] == f"{(1.05 + 55 * 6.0) / 60:.2f} / 6.0"
+    assert cells["m-topo"][1].endswith("1 GB over) / OOM")
+    assert verdicts(report.claims) == {Verdict.HELD}
+    slower = [row | {"step": 20.0} if row["method"] == "celeritas" else row for row in rows]
+    assert claim(slower, "figure-6", "On the Transformer").verdict is Verdict.NOT_HELD
+    assert claim(rows, "figure-6", "Under Celeritas' placement measuring takes less time").verdict is Verdict.UNSEEN
