@@ -1,4 +1,4 @@
-"""Table 5 and Figure 5: deviations of what small batches foretell; the measurements are Figure 6's too."""
+"""Table 5 and Figure 5: deviations of estimates from small batches; the measurements are Figure 6's too."""
 
 from __future__ import annotations
 
@@ -301,13 +301,13 @@ def _at_least(text: str, values: dict[str, float], limits: dict[str, float], noi
 SMALL_MODELS = (
     f"training steps of small models of the same kinds, Inception_V3 on images of 112 pixels, NMT with 256 units and 6 words, a "
     "Transformer of 4 layers, 4 heads and 256 units on 16 words, Tensor Holography on 32 pixels; batches of "
-    f"{', '.join(map(str, SMALL))} foretell one of {LARGE}; {DEVICES} worker threads of this machine's CPU, which hold the model only "
+    f"{', '.join(map(str, SMALL))} estimate one of {LARGE}; {DEVICES} worker threads of this machine's CPU, which hold the model only "
     "together, instead of four V100"
 )
 
 TABLE_5 = Item(
     "table-5",
-    "Table 5 and Figure 5: accuracy of what small batches foretell",
+    "Table 5 and Figure 5: accuracy of estimates from small batches",
     f"{SMALL_MODELS}; a task's time is the median of the CPU time of 10 runs (the paper: the mean of 50), its memory that of the "
     "tensors that it makes, without the workspaces of kernels, which on a CPU is a line. The actual values are those of a second "
     "measurement under Celeritas' placement.",
