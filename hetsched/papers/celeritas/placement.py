@@ -69,18 +69,20 @@ def measure(case: Case, data: Path | None) -> Row:
     problem = testbed.problem(case["graph"])
     name, options = (PAPER | OTHERS)[case["method"]]
     hs.solve(problem, name, options=options)  # compiles kernels
-    seconds = []
+    seconds, steps = [], set()
     for _ in range(case["repeats"]):
         solution = hs.solve(problem, name, options=options)
         seconds.append(float(solution.methods.seconds[list(solution.methods.method).index(name)]))
-    effort = solution.best_effort
-    step = solution.makespan if effort is None else effort.schedule.makespan
+        effort = solution.best_effort
+        step = solution.makespan if effort is None else effort.schedule.makespan
+        steps.add(step)
     over = 0.0 if effort is None else effort.bytes_over
     excess = f", {over / 1e9:.3g} GB over the memory" if over else ""
     return {
         "step": step if math.isfinite(step) else None,
         "over": over,
         "seconds": seconds,
+        "same": len(steps) == 1,
         "says": f"{step:.4g} s a step{excess}, placed in {min(seconds):.3g} s",
     }
 
