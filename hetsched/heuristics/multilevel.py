@@ -12,7 +12,7 @@ from hetsched.coarsening.coarse import Coarsening
 from hetsched.coarsening.matching import hierarchy
 from hetsched.errors import InvalidProblem, UnsupportedFeature
 from hetsched.heuristics.pacing import SECONDS
-from hetsched.heuristics.placement.offers import fused, listed
+from hetsched.heuristics.placement.offers import carried_back, fused, listed, main_devices
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
 from hetsched.search import Kind, Monitor, Role, Supports, method, select
@@ -94,7 +94,7 @@ class MultilevelSearch:
         """Coarsen, solve the coarsest graph, and search level by level."""
         monitor, budget = self.monitor, _Budget(self)
         best = None if first else monitor.best
-        within = None if best is None else _devices(self.problem, best.decision)
+        within = None if best is None else main_devices(self.problem, best.decision)
         try:
             levels = list(hierarchy(self.problem, tasks=self.tasks, within=within, rng=None if first else monitor.rng))
         except InvalidProblem as refusal:  # clusters without a path between them
@@ -128,13 +128,13 @@ class MultilevelSearch:
                 self._offer(coarsening, decision)
 
     def _offer(self, coarsening: Coarsening, decision: Decision) -> float:
-        """Offer the two decisions of `_carried_back`; return the better value."""
-        return min(self.monitor.offer(finer) for finer in _carried_back(coarsening, decision))
+        """Offer the two decisions of `carried_back`; return the better value."""
+        return min(self.monitor.offer(finer) for finer in carried_back(coarsening, decision))
 
     def _better(self, level: Coarsening, decision: Decision) -> Decision:
-        """Return the better of the two decisions of `_carried_back`."""
+        """Return the better of the two decisions of `carried_back`."""
         trial = Monitor(level.problem, objective=self.monitor.objective)
-        return min(_carried_back(level, decision), key=trial.offer)
+        return min(carried_back(level, decision), key=trial.offer)
 
     def _solve(self, problem: Problem, name: str, start: Decision | None, budget: tuple[float | None, int | None]) -> Decision | None:
         seconds, evaluations = budget
@@ -154,20 +154,6 @@ class _Budget:
         """Return a share of the budget as (seconds, evaluations)."""
         seconds = None if math.isinf(self.seconds) else share * self.seconds
         return seconds, None if self.evaluations is None else max(1, int(share * self.evaluations))
-
-
-def _carried_back(coarsening: Coarsening, decision: Decision) -> list[Decision]:
-    """Return decisions on the finer graph: the members of a cluster in its position, and the same devices in order of upward ranks."""
-    lifted = coarsening.lift(decision)
-    ranked = listed(coarsening.problem, _devices(coarsening.problem, lifted))
-    return [lifted] if ranked is None else [lifted, ranked]
-
-
-def _devices(problem: Problem, decision: Decision) -> IntArray:
-    """Return a device for each task, [n]: the one that runs most of its inputs."""
-    work = np.zeros((problem.n_tasks, problem.n_devices))
-    np.add.at(work, (decision.task, decision.device), np.diff(decision.item_ptr))
-    return np.asarray(work.argmax(axis=1))
 
 
 def _carried(levels: list[Coarsening], device: IntArray) -> IntArray:

@@ -16,6 +16,9 @@ from hetsched.problem.problem import Problem
 from hetsched.search import Monitor
 from hetsched.stopping import NEVER, Deadline
 
+PROGRAM = 0.75
+"""Share of the time for the assignment; what is left is for the schedule."""
+
 
 @checked
 def mean_speeds(problem: Problem) -> FloatArray:
@@ -98,7 +101,8 @@ def getf(problem: Problem, monitor: Monitor, solver: str, *, integral: bool) -> 
     """Assign tasks to groups of devices of similar speed by a program, then schedule by earliest start within them."""
     speed = mean_speeds(problem)
     model, x = group_program(problem, integral=integral, deadline=monitor.deadline)
-    outcome = model.solve(solver, deadline=monitor.deadline, seed=monitor.seed, stop=lambda: monitor.should_stop).raise_for_failure()
+    deadline = monitor.deadline.part(PROGRAM)
+    outcome = model.solve(solver, deadline=deadline, seed=monitor.seed, stop=lambda: monitor.should_stop).raise_for_failure()
     if outcome.values is None:
         monitor.note(f"the group assignment has no solution: {outcome.detail or outcome.stopped}")
         return

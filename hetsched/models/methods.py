@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hetsched.analysis.model_size import columns_up_to
-from hetsched.arguments import checked
+from hetsched.arguments import check_count, checked
 from hetsched.errors import OutOfTime, UnsupportedFeature
 from hetsched.modeling import backends
 from hetsched.modeling.backends import BackendInfo, info
@@ -136,18 +136,40 @@ for _backend in backends.known():
 
 @method("moirai", summary="Moirai's MILP as printed, solved by SCIP", source=MOIRAI, kind=Kind.EXACT, supports=STATIC, turn=470)
 def moirai(
-    problem: Problem, monitor: Monitor, *, solver: str = "scip", gap: float = 0.0, threads: int | None = None, faithful: bool | None = None
+    problem: Problem,
+    monitor: Monitor,
+    *,
+    solver: str = "scip",
+    gap: float = 0.0,
+    threads: int | None = None,
+    faithful: bool | None = None,
+    tasks: int | None = None,
+    improve: bool = False,
 ) -> None:
     """Solve Moirai's formulation, that of ``communication="port"``.
 
     ``faithful=False`` adds redundant load rows; it is the default for several inputs, which the paper does not have.
+
+    With `tasks` a graph of more tasks is first made smaller: chains are merged, then tasks along heavy edges, until at most about so
+    many are left. The schedule is carried back to the whole graph; it may be longer than one of a list scheduler, which is then the
+    answer. With `improve` a search of the whole graph follows in the second half of the time. Both are ours.
     """
     from hetsched.models.moirai import CongestionAware
 
     if problem.communication != "port":
         monitor.note(f"under communication={problem.communication!r} equation (8) has no rows; Moirai's own problem has 'port'")
     literal = problem.inputs == 1 if faithful is None else faithful
-    _solve(CongestionAware, problem, monitor, solver, gap=gap, threads=threads, faithful=literal)
+    options: dict[str, Any] = {"gap": gap, "threads": threads, "faithful": literal}
+    if tasks is None:
+        if improve:
+            raise UnsupportedFeature("improve is True without tasks; give the number of tasks of the graph to solve")
+        _solve(CongestionAware, problem, monitor, solver, **options)
+        return
+    from hetsched.models.coarsened import solve_coarse
+
+    check_count(tasks, "tasks", error=UnsupportedFeature)
+    CongestionAware.check(problem, faithful=literal)
+    solve_coarse(problem, monitor, tasks, {"solver": solver, **options}, improve=improve)
 
 
 @method(

@@ -69,6 +69,20 @@ def listed(problem: Problem, device: IntArray, priority: FloatArray | None = Non
     return None if stuck >= 0 else Decision.whole(problem, device, sequence)
 
 
+def carried_back(coarsening: Coarsening, decision: Decision) -> list[Decision]:
+    """Return decisions on the finer graph: the members of a cluster in its position, and the same devices in order of upward ranks."""
+    lifted = coarsening.lift(decision)
+    ranked = listed(coarsening.problem, main_devices(coarsening.problem, lifted))
+    return [lifted] if ranked is None else [lifted, ranked]
+
+
+def main_devices(problem: Problem, decision: Decision) -> IntArray:
+    """Return a device for each task, [n]: the one that runs most of its inputs."""
+    work = np.zeros((problem.n_tasks, problem.n_devices))
+    np.add.at(work, (decision.task, decision.device), np.diff(decision.item_ptr))
+    return np.asarray(work.argmax(axis=1))
+
+
 def by_speed(problem: Problem) -> IntArray:
     """Return the devices by descending number of tasks that they can run, then by ascending seconds for these."""
     seconds = problem.whole_durations
