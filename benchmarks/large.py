@@ -1,10 +1,10 @@
-"""Large graphs: training steps of more than 50,000 tasks, original and fused inference graphs on Moirai's clusters.
+"""Large graphs: training steps of more than 50,000 tasks.
 
     python benchmarks/large.py [--quick] [--models "nmt, 180 words" ...] [--seconds 60]
 
 Tasks and CCR before and after coarsening; the time of a step under every method of placement, and under `multilevel` and `auto`;
-the time of placement; time and memory of Celeritas' method in a separate process; original against fused graphs
-on Moirai's clusters. Ports of devices contend, as in both papers. Needs torch to capture the graphs.
+the time of placement; time and memory of Celeritas' method in a separate process. Ports of devices contend, as in the paper.
+Needs torch to capture the graphs.
 """
 
 from __future__ import annotations
@@ -25,9 +25,7 @@ import training_graphs
 
 import hetsched as hs
 from hetsched import coarsening
-from hetsched.papers import models
 from hetsched.papers.celeritas import fusion, testbed
-from hetsched.workloads import clusters
 
 REGION = "large"
 METHODS = (
@@ -45,8 +43,6 @@ METHODS = (
     "celeritas",
 )
 GIVEN_TIME = ("multilevel", "auto")
-CALLS = ("swin 1.8B", "gpt3 330M", "alphafold2 87M")
-CALL_METHODS = ("best-device", "heft", "m-sct", "celeritas", "multilevel")
 FRESH = """
 import pickle, sys, time
 import hetsched as hs
@@ -138,45 +134,16 @@ def fresh(names: Sequence[str]) -> tuple[str, dict[str, Any]]:
     return figures.table(head, lines), rows
 
 
-def fused(names: Sequence[str], seconds: float) -> tuple[str, dict[str, Any]]:
-    """Return the times of original and fused graphs on Moirai's two clusters, with its rule (8) of congestion and peak memory."""
-    lines, rows = [], {}
-    for name in names:
-        graph = models.calls()[name].capture()
-        for where in ("moirai_inter", "moirai_intra"):
-            cluster = clusters.load(where)
-            costs = hs.costs.Roofline()
-            problem = hs.Problem(graph, cluster, costs=costs, communication="port", memory="peak")
-            coarse_graph = coarsening.fuse(problem, costs=costs)
-            for what, variant in (("original", problem), ("fused", coarse_graph.coarse)):
-                cells = []
-                for method in CALL_METHODS:
-                    solved = hs.solve(variant, method, time_limit=seconds if method == "multilevel" else None)
-                    over = solved.best_effort
-                    cells.append(
-                        "none"
-                        if solved.schedule is None and over is None
-                        else figures.number(solved.makespan * 1e3)
-                        if over is None
-                        else f"({over.bytes_over / 1e9:.3g} GB over)"
-                    )
-                    rows[f"{name}, {where}, {what}, {method}"] = solved.makespan
-                print(name, where, what, cells, flush=True)
-                lines.append([f"{name}, {where}", what, f"{variant.n_tasks:,}", *cells])
-    return figures.table(["milliseconds of a call", "graph", "tasks", *CALL_METHODS], lines), rows
-
-
 def main(words: Sequence[str] | None = None) -> None:
     """Make every table and publish them."""
     parser = figures.parser(__doc__)
     parser.add_argument(
         "--models", nargs="+", choices=[*training_graphs.LARGEST, *testbed.COLUMNS], help="default: the largest; with --quick holography"
     )
-    parser.add_argument("--calls", nargs="*", choices=[*models.calls()], default=CALLS, help="inference graphs (default: %(default)s)")
     parser.add_argument("--seconds", type=float, default=60.0, help="for multilevel and auto on a training graph (default: %(default)s)")
     arguments: argparse.Namespace = figures.parse(parser, words, region=REGION)
     names = arguments.models or (["holography"] if arguments.quick else training_graphs.LARGEST)
-    calls, seconds = (arguments.calls[:1], 2.0) if arguments.quick else (arguments.calls, arguments.seconds)
+    seconds = 2.0 if arguments.quick else arguments.seconds
     methods = [method for method in METHODS if method in hs.methods()]
     ratios, coarse = coarsened(names)
     times, placed, verdict, solutions = steps(names, seconds, methods)
@@ -195,9 +162,6 @@ def main(words: Sequence[str] | None = None) -> None:
         alone,
     ]
     rows = {"fusion": coarse, "steps": solutions, "processes": processes}
-    if calls:
-        made, rows["calls"] = fused(calls, seconds / 6)
-        text += ["### Original and fused graphs on Moirai's clusters", f"`multilevel` had {seconds / 6:g} s.", made]
     figures.publish(arguments, REGION, "\n\n".join(text), rows)
 
 

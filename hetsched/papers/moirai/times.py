@@ -1,0 +1,118 @@
+"""Table V: how long the methods take to generate a placement."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from hetsched.papers.items import Claim, Item, Report, Row, Setting, Table, Verdict
+from hetsched.papers.moirai import models
+from hetsched.papers.moirai.placing import COMPARED, LEARNED, LIMITS, OTHERS, cases, cell
+from hetsched.papers.rendering import number, percent
+
+METHODS = (LEARNED, *COMPARED, "moirai")
+"""The columns of the table."""
+SHARE = 0.7187
+"""The mean share of Moirai's placement time that is left with fused graphs, section IV-C."""
+NEAR = 0.05
+
+
+def report(rows: Sequence[Row], setting: Setting) -> Report:
+    """Return Table V."""
+    tables = [_table(rows, which, offset) for offset, which in ((0, "original"), (4, "fused"))]
+    return Report(tables, [_least(rows), _left(rows), _learning(rows), _minutes(rows)])
+
+
+def _table(rows: Sequence[Row], which: str, offset: int) -> Table:
+    lines = []
+    for model, printed in models.PRINTED.items():
+        if any(row["model"] == model for row in rows):
+            own = [
+                _shown([row for where in models.CLUSTERS for row in cell(rows, model, where, which, method)])
+                for method in (*METHODS, *OTHERS)
+            ]
+            pairs = [f"{value} / {paper}" for value, paper in zip(own[:4], printed.seconds[offset : offset + 4], strict=True)]
+            lines.append([model, *pairs, *own[4:]])
+    head = ["seconds here / paper", "learned / HRL", "m-SCT", "GETF", "Moirai", *OTHERS.values()]
+    return Table(head, lines, f"{which} graphs")
+
+
+def _shown(found: Sequence[Row]) -> str:
+    """Return the seconds, from the least to the most of the two clusters and of all seeds."""
+    seconds = sorted(row["seconds"] for row in found)
+    return "" if not seconds else " to ".join(dict.fromkeys(number(value, 2) for value in (seconds[0], seconds[-1])))
+
+
+def _places(rows: Sequence[Row]) -> list[tuple[str, str, str]]:
+    return list(dict.fromkeys((row["model"], row["cluster"], row["graph"]) for row in rows))
+
+
+def _seconds(rows: Sequence[Row], place: tuple[str, str, str], method: str) -> float:
+    """Return the seconds of a method, the least of its seeds; nan if it is not measured."""
+    return min((row["seconds"] for row in cell(rows, *place, method)), default=math.nan)
+
+
+def _least(rows: Sequence[Row]) -> Claim:
+    text = "m-SCT takes the least time of the four"
+    others = [method for method in METHODS if method != "m-sct"]
+    every = {place: [_seconds(rows, place, method) for method in others] for place in _places(rows)}
+    first = [
+        _seconds(rows, place, "m-sct") < min(value for value in rest if not math.isnan(value))
+        for place, rest in every.items()
+        if not math.isnan(_seconds(rows, place, "m-sct")) and not all(map(math.isnan, rest))
+    ]
+    if not first:
+        return Claim(text, Verdict.UNSEEN, "not measured")
+    return Claim.decided(text, all(first), f"it does in {sum(first)} of {len(first)}")
+
+
+def _left(rows: Sequence[Row]) -> Claim:
+    text = f"Fusion reduces Moirai's placement time to {percent(SHARE)} on average"
+    told = []
+    for method in (*COMPARED, "moirai"):
+        pairs = [
+            (_seconds(rows, (model, where, "original"), method), _seconds(rows, (model, where, "fused"), method))
+            for model in models.PRINTED
+            for where in models.CLUSTERS
+        ]
+        shares = [fused / original for original, fused in pairs if original > 0 and fused > 0]
+        if shares:
+            told.append((method, sum(shares) / len(shares), min(shares), max(shares)))
+    solved = [row for row in rows if row["method"] == "moirai" and row["status"]]
+    if not solved or not any(method == "moirai" for method, *_ in told):
+        return Claim(text, Verdict.UNSEEN, "not measured")
+    reason = "; ".join(f"{method} {percent(mean)} ({percent(low)} to {percent(high)})" for method, mean, low, high in told)
+    late = sum(row["status"] != "optimal" for row in solved)
+    if late:
+        return Claim(text, Verdict.UNSEEN, f"{late} of {len(solved)} solves of Moirai's MILP ended at the limit; {reason}")
+    return Claim.decided(text, told[-1][1] <= SHARE + NEAR, reason)
+
+
+def _learning(rows: Sequence[Row]) -> Claim:
+    text = "Moirai reduces the time of generation from the hours of learning to minutes (introduction)"
+    spent = [row["seconds"] for row in rows if row["method"] == LEARNED]
+    if not spent:
+        return Claim(text, Verdict.UNSEEN, "no learned placer is measured")
+    return Claim(text, Verdict.UNSEEN, f"learning has a limit here: {number(max(spent), 2)} s; hours of it were not run")
+
+
+def _minutes(rows: Sequence[Row]) -> Claim:
+    text = "GETF and Moirai need minutes"
+    ends = {method: [row["seconds"] for row in rows if row["method"] == method] for method in ("getf", "moirai")}
+    if not all(ends.values()):
+        return Claim(text, Verdict.UNSEEN, "not measured")
+    told = "; ".join(f"{method} {number(min(spent), 2)} to {number(max(spent), 2)} s" for method, spent in ends.items())
+    return Claim(text, Verdict.UNSEEN, f"Moirai has a limit here, and the graphs have fewer operators: {told}")
+
+
+TABLE_5 = Item(
+    "table-5",
+    "Table V: placement generation time",
+    "what is told at Figure 9. Seconds are those of the method alone in one process on the machine named, the least of two runs if they "
+    f"are short, with limits: {', '.join(f'{method} {seconds:g} s' for method, seconds in LIMITS.items())}; of Moirai the MILP without the "
+    "search after it. A range is of the two clusters and of all seeds; the paper does not say which cluster its times are for.",
+    cases,
+    report,
+    needs=(("torch", "torch"), ("highspy", "solvers")),
+    time="the same measurements as Figure 9",
+)
