@@ -18,7 +18,6 @@ from signal import SIG_IGN, SIGINT, signal
 from typing import Any
 
 import figures
-import numpy as np
 
 import hetsched
 from hetsched.modeling.backends import in_process
@@ -49,13 +48,6 @@ def parse(parser: argparse.ArgumentParser, words: Sequence[str] | None, *, regio
     if arguments.results is None and not arguments.quick:
         arguments.results = KEPT / f"{region}.jsonl"
     return arguments
-
-
-def improvements(solution: hetsched.Solution) -> list[list[float]]:
-    """Return the seconds at which a solve found each better schedule, and its makespan."""
-    times, values = solution.history.time, solution.history.incumbent
-    better = np.flatnonzero(values < np.concatenate([[np.inf], values[:-1]]))
-    return [[round(float(times[x]), 4), float(values[x])] for x in better]
 
 
 class Results:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import functools
 import math
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -28,8 +27,7 @@ from hetsched.modeling.backends import backend
 from hetsched.modeling.settings import SolveSettings
 from hetsched.models import BatchedMakespan
 from hetsched.models.formulation import quick
-from hetsched.search import Monitor
-from hetsched.stopping import Stop
+from hetsched.papers.cpu_limit import CpuLimit
 
 REGION = "exact"
 KINDS, SIZES, SEEDS, LIMIT = ("er", "ws", "ba"), (10, 32), tuple(range(10)), 60.0
@@ -71,20 +69,6 @@ def formulated(problem: hs.Problem, solver: str, variant: str, limit: float) -> 
     # A backend, not its name: the solver works in this process, whose CPU time is measured.
     formulation.run(monitor, backend(solver), SolveSettings(monitor.deadline, threads=1, cuts=variant != "without cuts"))
     return monitor.solution(solver)
-
-
-class CpuLimit(Monitor):
-    """A monitor that stops after a limit of CPU seconds of this process."""
-
-    def __init__(self, problem: hs.Problem, limit: float) -> None:
-        super().__init__(problem)
-        self.end = time.process_time() + limit
-
-    @property
-    def stopped(self) -> str:
-        if time.process_time() >= self.end:
-            self.stop(Stop.TIME_LIMIT)
-        return super().stopped
 
 
 @functools.cache

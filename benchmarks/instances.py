@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 import hetsched as hs
+from hetsched.papers.diviml.stacks import profiled as profiled
 from hetsched.search import Kind, select
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
@@ -156,26 +157,6 @@ def stack(
     graph = hs.TaskGraph(wiring.names, wiring.edges, edge_bytes=size)
     cluster = hs.Cluster(["d0", "d1", "d2"], bandwidth=(links + links.T) / 2)
     return hs.Problem(graph, cluster, durations=durations)
-
-
-def profiled(n: int, modules: int, *, channels: int = 1, dependence: str = "sdep", inputs: int = 1, seed: int = 0) -> hs.Problem:
-    """Generate a stack of ER(0.2) modules on DiviML's CPU, T4 and A100, with times like those of profiles.
-
-    A network of 320 tasks takes as long on each device as the paper's on average (its Table II). The times of
-    a task deviate from the mean by a log-normal factor of the task (0.5) and one for each device (0.5). A
-    batch of b inputs takes ``1 + share (b - 1)`` times as long as one, share 1 on the CPU,
-    0.6 on the T4, 0.35 on the A100. Tensors and links are those of the generator and the cluster.
-    """
-    rng = np.random.default_rng([seed, n, modules, channels])
-    graph = hs.workloads.rwnn("er", n, modules=modules, channels=channels, dependence=dependence, seed=seed)  # type: ignore[arg-type]
-    spread = np.exp(rng.normal(0, 0.5, (graph.n_tasks, 1)) + rng.normal(0, 0.5, (graph.n_tasks, 3)))
-    times = np.array([183.39, 32.58, 25.84]) * 1e-3 / 320 * spread
-    cluster = hs.workloads.clusters.diviml()
-    if inputs == 1:
-        return hs.Problem(graph, cluster, durations=times)
-    sizes = sorted({max(1, inputs * quarter // 4) for quarter in (1, 2, 3, 4)})
-    growth = 1 + np.array([1.0, 0.6, 0.35])[:, None] * (np.array(sizes) - 1)
-    return hs.Problem(graph, cluster, durations=times[:, :, None] * growth, inputs=inputs, batch_sizes=sizes)
 
 
 def layered(n: int, width: int, *, speeds: tuple[float, ...] = (1.0, 1.5, 2.0, 3.0), seed: int = 0) -> dict[str, Any]:

@@ -26,6 +26,7 @@ import numpy as np
 from cases import Case, Results
 
 import hetsched as hs
+from hetsched.papers.measuring import improvements
 
 REGION = "search"
 METHODS = ("annealing", "tabu", "evolution", "sa", "ea", "random-heft", "auto")
@@ -95,7 +96,7 @@ def solve(data: Path, case: Case) -> Row:
     assert solution.schedule is not None, f"no schedule: {solution.messages}"
     broken = hs.verify(problem, solution.schedule)
     assert not broken, broken[0].message
-    history = cases.improvements(solution)
+    history = improvements(solution)
     excess = figures.percent(solution.makespan / instance.reference - 1)
     return {
         "history": history,

@@ -11,11 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
+import numpy as np
+
 from hetsched.errors import HetschedError
 from hetsched.papers.items import Case, Paper, Row
 from hetsched.papers.registry import find_paper
 from hetsched.papers.results import Results
 from hetsched.processes import Channel, Process, ProcessDied, in_process
+from hetsched.search.solution import Solution
 
 MAIN = "hetsched.papers.measuring:serve"
 
@@ -98,6 +101,13 @@ def timed(call: Callable[[], Any]) -> tuple[Any, Row]:
     wall, cpu = time.perf_counter(), time.process_time()
     result = call()
     return result, {"wall_s": time.perf_counter() - wall, "cpu_s": time.process_time() - cpu}
+
+
+def improvements(solution: Solution) -> list[list[float]]:
+    """Return the seconds at which a solve found each better schedule, and its makespan."""
+    times, values = solution.history.time, solution.history.incumbent
+    better = np.flatnonzero(values < np.concatenate([[np.inf], values[:-1]]))
+    return [[round(float(times[x]), 4), float(values[x])] for x in better]
 
 
 def title(case: Case) -> str:

@@ -8,7 +8,12 @@ from hetsched.arguments import checked
 from hetsched.errors import InvalidArgument
 from hetsched.papers.items import Paper
 
-PAPERS = {"moirai": "hetsched.papers.moirai", "celeritas": "hetsched.papers.celeritas", "ios": "hetsched.papers.ios"}
+PAPERS = {
+    "diviml": "hetsched.papers.diviml",
+    "moirai": "hetsched.papers.moirai",
+    "celeritas": "hetsched.papers.celeritas",
+    "ios": "hetsched.papers.ios",
+}
 """Names of the papers, and the modules or packages of their items, with the attribute ``PAPER``."""
 
 

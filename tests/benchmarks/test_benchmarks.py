@@ -8,7 +8,6 @@ import time
 from pathlib import Path
 
 import bounds
-import diviml
 import exact
 import figures
 import instances
@@ -24,7 +23,7 @@ import start_up
 
 import hetsched as hs
 
-SCRIPTS = (list_scheduling, real_graphs, bounds, exact, published, search, period, diviml, start_up)
+SCRIPTS = (list_scheduling, real_graphs, bounds, exact, published, search, period, start_up)
 
 FAKE_SAGA = """
 class Network:

@@ -10,10 +10,8 @@ from types import ModuleType
 from typing import Any
 
 import cases
-import diviml
 import exact
 import instances
-import numpy as np
 import published
 import pytest
 
@@ -333,33 +331,3 @@ def test_misses_are_named_and_contradictions_are_errors(shared_data: Path, docs:
         with pytest.raises(SystemExit, match=f"CONTRADICTIONS.*\n{message}"):
             publish([wrong, *fine[2:]])
         assert f"**These contradict what is published:**\n\n- {message}" in (docs / "benchmarks.md").read_text()
-
-
-# diviml.py
-
-
-@pytest.mark.slow
-def test_diviml_writes_its_tables_and_its_plot(docs: Path):
-    pytest.importorskip("matplotlib")
-    words = ["--quick", "--docs", str(docs), "--results", str(docs / "diviml.jsonl"), "--time-limit", "0.2"]
-    diviml.main(words)
-    page = (docs / "benchmarks.md").read_text()
-    assert "kept diviml" in page
-    assert (
-        page.count("\n| 1 channel |") == page.count("\n| wdep, 4 channels |") == 4
-    )  # of this package and of the paper, latency and throughput
-    for title in ("Table I)", "Table III)", "Table IV)", "Figure 7"):
-        assert title in page
-    assert (docs / "images" / "diviml.svg").exists()
-
-
-def test_diviml_compares_gaps_as_the_paper_does():
-    lines = diviml.paper(1).splitlines()[2:] + diviml.paper(diviml.INPUTS).splitlines()[2:]
-    gaps = [line.rsplit("|", 2)[1].strip() for line in lines]
-    assert gaps[:7] == ["0.0 %", "6.6 %", "14.8 %", "22.5 %", "1.3 %", "6.3 %", "13.3 %"]
-    assert gaps[7] == "17.7 %"
-
-
-def test_profiled_stacks_take_as_long_as_the_papers_networks():
-    means = np.mean([instances.profiled(32, 10, seed=seed).durations.sum(axis=0)[:, 0] for seed in range(20)], axis=0)
-    assert means * 1e3 == pytest.approx(np.array([183.39, 32.58, 25.84]) * np.exp(0.25), rel=0.1)  # the mean of the log-normal factors

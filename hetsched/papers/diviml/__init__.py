@@ -1,0 +1,57 @@
+"""Ghannane and Abdelfattah, "DiviML: A Module-based Heuristic for Mapping Neural Networks onto Heterogeneous Platforms", ICCAD 2023."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hetsched.papers.diviml import costs, networks, nodes, over_time, runtimes, single, stacks, tables
+from hetsched.papers.items import Case, Claim, Paper, Row, Verdict
+
+_WHAT = {
+    "stack": stacks.measure,
+    "network": networks.measure,
+    "durations": costs.measure,
+    "decoder": nodes.measure,
+    "half": nodes.measure_half,
+}
+
+
+def _measure(case: Case, data: Path | None) -> Row:
+    return _WHAT[case["what"]](case, data)
+
+
+PAPER = Paper(
+    "diviml",
+    "DiviML: modules of a network on a CPU and two GPUs",
+    'Y. Ghannane, M. S. Abdelfattah, "DiviML: A Module-based Heuristic for Mapping Neural Networks onto Heterogeneous Platforms", 2023',
+    (
+        tables.TABLE_1,
+        costs.TABLE_2,
+        runtimes.TABLE_3,
+        tables.TABLE_4,
+        nodes.TABLE_5,
+        single.FIGURE_3,
+        single.FIGURE_4,
+        single.FIGURE_5,
+        single.FIGURE_6,
+        over_time.FIGURE_7,
+    ),
+    _measure,
+    (
+        Claim(
+            "The first formulation of scheduling with model and data parallelism for batched networks (I)",
+            Verdict.UNSEEN,
+            "a claim about the literature",
+        ),
+        Claim(
+            "The computation of the lower bound lends itself well to parallel processes (IV-B)",
+            Verdict.UNSEEN,
+            "the paper has no figure, and the bounds of the items run in one thread",
+        ),
+        Claim(
+            "The scheduler is plugged into existing frameworks easily (abstract, III)",
+            Verdict.UNSEEN,
+            "no figure; what runs placed models here is `hetsched.runtime`",
+        ),
+    ),
+)

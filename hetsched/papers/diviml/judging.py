@@ -1,0 +1,51 @@
+"""Verdicts on claims from a figure for each instance and seed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from hetsched.papers.items import Claim, Verdict
+from hetsched.papers.rendering import number
+
+
+def judged(
+    text: str,
+    values: Sequence[float],
+    *,
+    at_least: float = -math.inf,
+    at_most: float = math.inf,
+    each: str = "seed",
+    shown: Callable[[float], str] = number,
+) -> Claim:
+    """Return a claim that a figure is within bounds: held if it is for all repetitions, not held if it is for none, else undecided.
+
+    Parameters
+    ----------
+    values : sequence of float
+        The figure, one for each repetition; inf where it has no upper limit.
+    at_least, at_most : float
+        What the paper claims; the figure must be above `at_least`, so that of 0 a tie is not a gain.
+    each : str
+        What a repetition is: a seed, or a "run" for one of another setting too.
+    shown : callable
+        Makes text of a figure.
+    """
+    if not values:
+        return Claim(text, Verdict.UNSEEN, "not measured")
+    asked = f"more than {shown(at_least)}" if math.isfinite(at_least) else f"at most {shown(at_most)}"
+    within = [at_least < value <= at_most for value in values]
+    ordered = sorted(values)
+    middle = (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
+    spread = f", {shown(ordered[0])} to {shown(ordered[-1])}" if len(values) > 1 else ""
+    reason = f"median {shown(middle)}{spread}, of {len(values)} {each}{'s' * (len(values) > 1)}; claimed {asked}"
+    if all(within):
+        return Claim(text, Verdict.HELD, reason)
+    if any(within):
+        return Claim(text, Verdict.UNSEEN, f"{reason}: the {each}s disagree, {sum(within)} of {len(values)} have it")
+    return Claim(text, Verdict.NOT_HELD, reason)
+
+
+def factor(value: float) -> str:
+    """Return a factor as text, for example ``1.93x``."""
+    return f"{number(value)}x"

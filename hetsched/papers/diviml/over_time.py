@@ -1,0 +1,112 @@
+"""Figure 7: throughput over time on the stacks of Table IV."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from hetsched.papers.diviml import solving, stacks, tables
+from hetsched.papers.diviml.judging import judged
+from hetsched.papers.diviml.stacks import INPUTS
+from hetsched.papers.items import Case, Item, Report, Row, Setting, Table
+from hetsched.papers.rendering import percent
+
+SECONDS = (0.1, 1.0, 10.0)
+Stack = dict[str, Row]
+
+
+def cases(setting: Setting) -> list[Case]:
+    """Return the cases of Table IV with modules of ten tasks, without the bound."""
+    every = tables.cases(setting, INPUTS)
+    return [case for case in every if case["tasks"] == tables.SIZES[0][0] and case["method"] != solving.BOUND]
+
+
+def report(rows: Sequence[Row], setting: Setting) -> Report:
+    """Return the throughput after some seconds as a share of the best of all methods at the end."""
+    found = list(solving.by(rows, lambda row: (row["dependence"], row["channels"], row["seed"])).values())
+    limit = max((row["limit"] for row in rows), default=0.0)
+    times = [seconds for seconds in SECONDS if seconds <= limit]
+    names = [name for name in solving.methods(INPUTS) if any(name in stack for stack in found)]
+    heads = dict(zip(solving.methods(INPUTS), solving.HEAD, strict=False))
+    lines = [
+        [heads[name], *(_mean([_share(stack, name, seconds) for stack in found if name in stack]) for seconds in times)] for name in names
+    ]
+    channels = sorted({row["channels"] for row in rows})
+    by_channels = [
+        [
+            heads[name],
+            *(_mean([_share(stack, name, limit) for stack in found if name in stack and _channels(stack) == c]) for c in channels),
+        ]
+        for name in (*solving.MILP, solving.SPLIT)
+    ]
+    complete = [stack for stack in found if {*solving.MILP, solving.SPLIT} <= set(stack)]
+    claims = [
+        judged(
+            "The split is above the MILP over time (V-C, Figure 7): its share less the MILP's, the least of these times",
+            [_lead(stack, times) for stack in complete],
+            at_least=0.0,
+            each="stack",
+            shown=percent,
+        ),
+        judged(
+            "Numerous channels make the MILP worse (V-C, Figure 7): its share of the best with one channel, less that with most",
+            _loss(complete),
+            at_least=0.0,
+            shown=percent,
+        ),
+    ]
+    seconds = [f"after {time:g} s" for time in times]
+    return Report(
+        [
+            Table(["method", *seconds], lines, "Throughput as a share of the best known of each stack, means over stacks"),
+            Table(["at the end", *(f"{c} channel{'s' * (c > 1)}" for c in channels)], by_channels),
+        ],
+        claims,
+        ["The paper's Figure 7 is a plot without numbers; Table IV has what it ends at."],
+    )
+
+
+def _channels(stack: Stack) -> int:
+    return int(next(iter(stack.values()))["channels"])
+
+
+def _share(stack: Stack, name: str, seconds: float) -> float:
+    return solving.best(stack) / solving.after(stack[name], seconds)
+
+
+def _mean(shares: Sequence[float]) -> str:
+    return percent(float(np.mean(shares))) if shares else ""
+
+
+def _milp(stack: Stack, seconds: float) -> float:
+    return max(_share(stack, name, seconds) for name in solving.MILP)
+
+
+def _lead(stack: Stack, times: Sequence[float]) -> float:
+    return min((_share(stack, solving.SPLIT, seconds) - _milp(stack, seconds) for seconds in times), default=math.nan)
+
+
+def _loss(found: Sequence[Stack]) -> list[float]:
+    """Return for each seed the share that the MILP reaches with the fewest channels less the mean with the most."""
+    losses = []
+    for seed in sorted({row["seed"] for stack in found for row in stack.values()}):
+        shares: dict[int, list[float]] = {}
+        for stack in found:
+            if (row := stack[solving.SPLIT])["seed"] == seed:
+                shares.setdefault(_channels(stack), []).append(_milp(stack, row["limit"]))
+        if len(shares) > 1:
+            losses.append(float(np.mean(shares[min(shares)]) - np.mean(shares[max(shares)])))
+    return losses
+
+
+FIGURE_7 = Item(
+    "figure-7",
+    "Figure 7: throughput over time",
+    f"{stacks.DIFFERS}{stacks.SIZE}: these have 10, and are those of Table IV. {solving.DIFFERS}",
+    cases,
+    report,
+    needs=(("ortools", "solvers"),),
+    time="15 minutes with --jobs 2, none after Table IV",
+)

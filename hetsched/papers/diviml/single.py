@@ -1,0 +1,227 @@
+"""Figures 3 to 6: torchvision's networks and single randomly wired modules, latency and throughput."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from hetsched.papers.diviml import networks, solving, stacks, tables
+from hetsched.papers.diviml.judging import factor, judged
+from hetsched.papers.items import Case, Claim, Item, Report, Row, Setting, Table, Verdict
+from hetsched.papers.rendering import number, percent
+
+LIMIT = 10.0
+SEEDS = (0, 1, 2)
+MODULES = tuple((wiring, tasks) for wiring in ("er", "ws", "ba") for tasks in (10, 32))
+"""The six single modules of the paper: ER(0.2), WS(4, 0.75) and BA(5), of 10 and 32 tasks."""
+BATCH = {"network": 128, "module": stacks.INPUTS}
+"""Inputs of Figure 5 and of Figure 6."""
+NO_FIGURES = "The paper's figure is a bar chart without numbers; what its text says of it is in the claims."
+
+
+def network_cases(setting: Setting, inputs: int) -> list[Case]:
+    """Return the cases of Figure 3 (one input) or 5."""
+    return [
+        {"what": "network", "network": name, "inputs": inputs, "method": method, "seed": seed, "limit": 0.5 if setting.quick else LIMIT}
+        for name in (networks.SHIPPED if setting.quick else networks.available())
+        for seed in SEEDS[: 1 if setting.quick else None]
+        for method in solving.methods(inputs)
+    ]
+
+
+def module_cases(setting: Setting, inputs: int) -> list[Case]:
+    """Return the cases of Figure 4 (one input) or 6."""
+    return [
+        stacks.case(tasks, 1, "sdep", 1, inputs, method, seed, 0.5 if setting.quick else LIMIT, wiring)
+        for wiring, tasks in MODULES
+        for seed in SEEDS[: 1 if setting.quick else None]
+        for method in solving.methods(inputs)
+    ]
+
+
+Groups = Mapping[tuple[str, int], Mapping[str, Row]]
+"""Rows by name of the workload and seed, then by method."""
+
+
+def _groups(rows: Sequence[Row]) -> Groups:
+    return solving.by(rows, lambda row: (_name(row), row["seed"]))
+
+
+def _name(row: Row) -> str:
+    return str(row["network"]) if row["what"] == "network" else f"{row['wiring'].upper()}, {row['tasks']} tasks"
+
+
+def _table(rows: Sequence[Row], inputs: int) -> Table:
+    lines = []
+    for name in dict.fromkeys(_name(row) for row in rows):
+        own = [row for row in rows if _name(row) == name]
+        means = [tables.mean(solving.chosen(own, method=method)) for method in solving.methods(inputs)]
+        cells = ["" if math.isnan(value) else number(value * 1e3 if inputs == 1 else inputs / value) for value in means]
+        seeds = {row["seed"] for row in own}
+        proven = sum(any(row["proven"] for row in own if row["seed"] == seed and row["method"] in solving.MILP) for seed in seeds)
+        lines.append([name, *cells, f"{proven} of {len(seeds)}"])
+    unit = "milliseconds" if inputs == 1 else f"inputs a second, {inputs} inputs"
+    return Table(["", *tables.head(inputs), "bound", "MILP proven"], lines, f"{unit}, means over seeds")
+
+
+def _values(groups: Groups, over: Sequence[str], under: Sequence[str], only: Sequence[str] | None = None) -> list[float]:
+    """Return the ratio of the best of some methods to the best of others, for each seed the mean over workloads."""
+    by_seed: dict[int, list[float]] = {}
+    for (name, seed), stack in groups.items():
+        ratio = solving.least(stack, over) / solving.least(stack, under)
+        if (only is None or name in only) and math.isfinite(ratio):
+            by_seed.setdefault(seed, []).append(ratio)
+    return [float(np.mean(ratios)) for ratios in by_seed.values()]
+
+
+EXACT = (*solving.MILP, solving.SPLIT)
+
+
+def network_latency(rows: Sequence[Row], setting: Setting) -> Report:
+    """Return Figure 3 and its claims."""
+    groups = _groups(rows)
+    flat = [value - 1 for value in _values(groups, ["best-device"], EXACT, networks.CHAINS)]
+    claims = [
+        judged(
+            "No real improvement for AlexNet, VGG and ResNet, whose tasks all run on the best device (V-B): gain over it",
+            flat,
+            at_most=0.1,
+            shown=percent,
+        ),
+        *(
+            judged(
+                f"MILP and MILP-SPLIT gain more than {gain:.0%} over the best device on {name} (V-B)",
+                [value - 1 for value in _values(groups, ["best-device"], EXACT, [name])],
+                at_least=gain,
+                shown=percent,
+            )
+            for name, gain in networks.GAINS.items()
+        ),
+        _optimal("MILP and MILP-SPLIT converge to the optimum for all torchvision networks (V-B)", groups, ["MILP", "MILP-SPLIT"]),
+    ]
+    return Report([_table(rows, 1)], claims, [NO_FIGURES, *networks.missing()])
+
+
+def _optimal(text: str, groups: Groups, names: Sequence[str]) -> Claim:
+    """Return whether MILP, the better of its two solvers, and the split if named, reach a proven optimum of every workload."""
+    ways = {"MILP": solving.MILP, "MILP-SPLIT": (solving.SPLIT,)}
+    found = [stack for stack in groups.values() if all(math.isfinite(solving.least(stack, ways[name])) for name in names)]
+    if not found:
+        return Claim(text, Verdict.UNSEEN, "not measured")
+    limit = max(row["limit"] for stack in found for row in stack.values())
+    proven = sum(any(stack[name]["proven"] for name in EXACT if name in stack) for stack in found)
+    excess = [max(solving.least(stack, ways[name]) / solving.best(stack) - 1 for stack in found) for name in names]
+    longer = ", ".join(f"{name} is at most {percent(value)} longer" for name, value in zip(names, excess, strict=True))
+    reason = f"in {limit:g} s the optimum is proven in {proven} of {len(found)} cases; against the best known {longer}"
+    if max(excess) > 1e-6:
+        return Claim(text, Verdict.NOT_HELD, reason)
+    return Claim(text, Verdict.HELD if proven == len(found) else Verdict.UNSEEN, reason)
+
+
+def network_throughput(rows: Sequence[Row], setting: Setting) -> Report:
+    """Return Figure 5 and its claims."""
+    groups = _groups(rows)
+    text = "With 128 inputs the MILP of Inception-based networks is not solved in two hours (V-C)"
+    parallel = {key: stack for key, stack in groups.items() if key[0] in networks.SHIPPED}
+    return Report(
+        [_table(rows, BATCH["network"])],
+        [_unsolved(text, parallel), _better("128 inputs of torchvision's networks", groups)],
+        [NO_FIGURES, *networks.missing()],
+    )
+
+
+def _unsolved(text: str, groups: Groups) -> Claim:
+    """Return the verdict on a claim that the MILP is not solved in two hours: a proof denies it, less time decides nothing."""
+    solves = [stack[name] for stack in groups.values() for name in solving.MILP if name in stack]
+    proven = [row for row in solves if row["proven"]]
+    if proven:
+        soonest = min(row["wall_s"] for row in proven)
+        return Claim(text, Verdict.NOT_HELD, f"{len(proven)} of {len(solves)} solves end with a proof, the first after {number(soonest)} s")
+    if not solves:
+        return Claim(text, Verdict.UNSEEN, "not measured")
+    return Claim(text, Verdict.UNSEEN, f"none of {len(solves)} solves ends with a proof, but in {solves[0]['limit']:g} s, not two hours")
+
+
+def _better(what: str, groups: Groups) -> Claim:
+    gains = [value - 1 for value in _values(groups, solving.MILP, [solving.SPLIT])]
+    return judged(f"With {what} the split is better than the MILP (V-C): mean gain", gains, at_least=0.0, shown=percent)
+
+
+def module_latency(rows: Sequence[Row], setting: Setting) -> Report:
+    """Return Figure 4 and its claims."""
+    groups = _groups(rows)
+    claims = [
+        judged(
+            "Single modules: about 2 times faster than on the best device (V-B), mean of the six",
+            _values(groups, ["best-device"], EXACT),
+            at_least=1.9,
+            shown=factor,
+        ),
+        judged(
+            "Single modules: MILP is 22 % to 26 % better than the best heuristic in equal time (V-B), mean of the six",
+            [value - 1 for value in _values(groups, solving.baselines(1), solving.MILP)],
+            at_least=0.22,
+            shown=percent,
+        ),
+        _optimal("Single modules: MILP converges to the optimum (V-B)", groups, ["MILP"]),
+    ]
+    return Report([_table(rows, 1)], claims, [NO_FIGURES])
+
+
+def module_throughput(rows: Sequence[Row], setting: Setting) -> Report:
+    """Return Figure 6 and its claims."""
+    groups = _groups(rows)
+    text = "With 16 inputs the MILP of single modules is not solved in two hours (V-C)"
+    return Report([_table(rows, BATCH["module"])], [_unsolved(text, groups), _better("16 inputs of single modules", groups)], [NO_FIGURES])
+
+
+_NETWORKS = (
+    "durations are those of the analytic cost model fitted to measurements of operators (`hs.costs.Analytic`) on the catalogue's devices, "
+    "not profiles of the paper's machine: Table II shows by how much they differ. The paper's networks are torchvision's; which of each "
+    "family, it does not say. "
+)
+_MODULES = (
+    "the paper profiles modules on its devices, of the wirings with the best accuracy; here random wirings have random times around the "
+    "means of its Table II (`stacks.profiled`): a task takes 1/320 of the time of a network, so ratios compare, not milliseconds. "
+)
+
+
+def _item(name: str, title: str, differs: str, cases: Any, report: Any, time: str) -> Item:
+    return Item(name, title, differs + solving.DIFFERS, cases, report, needs=(("ortools", "solvers"),), time=time)
+
+
+FIGURE_3 = _item(
+    "figure-3",
+    "Figure 3: latency of torchvision's networks",
+    _NETWORKS,
+    lambda setting: network_cases(setting, 1),
+    network_latency,
+    "15 minutes with --jobs 2",
+)
+FIGURE_4 = _item(
+    "figure-4",
+    "Figure 4: latency of single modules",
+    _MODULES,
+    lambda setting: module_cases(setting, 1),
+    module_latency,
+    "15 minutes with --jobs 2",
+)
+FIGURE_5 = _item(
+    "figure-5",
+    "Figure 5: throughput of torchvision's networks, 128 inputs",
+    _NETWORKS,
+    lambda setting: network_cases(setting, BATCH["network"]),
+    network_throughput,
+    "20 minutes with --jobs 2",
+)
+FIGURE_6 = _item(
+    "figure-6",
+    "Figure 6: throughput of single modules, 16 inputs",
+    _MODULES,
+    lambda setting: module_cases(setting, BATCH["module"]),
+    module_throughput,
+    "20 minutes with --jobs 2",
+)

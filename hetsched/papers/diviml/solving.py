@@ -1,0 +1,104 @@
+"""A problem solved by one of the paper's methods or of ours, or bounded, in one thread."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+import hetsched as hs
+from hetsched.papers.items import Row
+from hetsched.papers.measuring import improvements, timed
+
+BASELINES = {1: ("met", "greedy", "heft", "ea", "sa"), 2: ("bmet", "bgreedy", "bheft", "ea", "sa")}
+"""The paper's heuristics, for one input and for several."""
+MILP = ("milp", "cpsat")
+"""The paper's MILP of the whole, solved by SCIP and by CP-SAT."""
+SPLIT, BOUND = "split", "bound"
+OURS = ("annealing", "auto")
+HEAD = (
+    *("best device", "MET", "Greedy", "HEFT", "(1+1) EA", "SA", "MILP", "MILP by CP-SAT", "MILP-SPLIT"),
+    *(f"ours: {name}" for name in OURS),
+)
+"""Heads of the columns of `methods` but the bound; bMET, bGreedy and bHEFT for several inputs."""
+DIFFERS = (
+    "MILP is the paper's model with its rows tightened, solved by SCIP, and again by CP-SAT; MILP-SPLIT is `split` without a search of "
+    "the whole (`improve=False`). The paper names no solver, and gives its MILP two hours and, for throughput, everything else 600 s; "
+    "here every method has the same few seconds in one thread. The bound is `hs.bound`, which is stronger than the paper's recursion."
+)
+
+
+def baselines(inputs: int) -> tuple[str, ...]:
+    """Return the paper's heuristics for a number of inputs."""
+    return BASELINES[min(inputs, 2)]
+
+
+def methods(inputs: int) -> tuple[str, ...]:
+    """Return all methods for a number of inputs, the paper's, ours, and the bound."""
+    return ("best-device", *baselines(inputs), *MILP, SPLIT, *OURS, BOUND)
+
+
+def solved(problem: hs.Problem, case: Mapping[str, Any], options: Mapping[str, Any] | None = None) -> Row:
+    """Solve a problem by ``case["method"]`` within ``case["limit"]`` seconds with ``case["seed"]``; `options` are those of `split`.
+
+    Returns
+    -------
+    dict
+        ``makespan`` in seconds (of the bound: its value; None without a schedule), ``history`` of the seconds and makespans of
+        improvements, ``proven``, ``wall_s``, ``cpu_s``.
+    """
+    method, limit = case["method"], case["limit"]
+    prepare(method, problem.inputs)
+    if method == BOUND:
+        bound, spent = timed(lambda: hs.bound(problem, time_limit=limit))
+        return {"makespan": bound.value, "history": [], "proven": False, **spent, "says": f"{bound.value * 1e3:.6g} ms by {bound.name}"}
+    given = {"improve": False, **(options or {})} if method == SPLIT else {}
+    solution, spent = timed(lambda: hs.solve(problem, method, time_limit=limit, seed=case["seed"], threads=1, options=given))
+    made = None if solution.schedule is None else solution.makespan
+    says = f"{solution.status}, {solution.makespan * 1e3:.6g} ms, {spent['wall_s']:.1f} s"
+    return {"makespan": made, "history": improvements(solution), "proven": solution.status == hs.Status.OPTIMAL, **spent, "says": says}
+
+
+@functools.cache
+def prepare(method: str, inputs: int) -> None:
+    """Import modules and compile kernels before the first measurement."""
+    from hetsched.papers.diviml.stacks import profiled
+    from hetsched.portfolio.prepare import prepare_bounds, prepare_methods
+
+    small = profiled(4, 2, inputs=min(inputs, 4))
+    if method == BOUND:
+        prepare_bounds()
+    elif method == "auto":
+        hs.solve(small, method, time_limit=2.0, threads=1)
+    else:
+        prepare_methods([method], small)
+
+
+def after(row: Row, seconds: float) -> float:
+    """Return the makespan that a solve had after some seconds; inf if none."""
+    return min((value for time, value in row["history"] if time <= seconds), default=np.inf)
+
+
+def chosen(rows: Sequence[Row], **fields: object) -> list[Row]:
+    """Return the rows whose fields have these values."""
+    return [row for row in rows if all(row[name] == value for name, value in fields.items())]
+
+
+def by(rows: Sequence[Row], key: Callable[[Row], Any]) -> dict[Any, dict[str, Row]]:
+    """Return the rows of each instance, which `key` identifies, by method."""
+    grouped: dict[Any, dict[str, Row]] = {}
+    for row in rows:
+        grouped.setdefault(key(row), {})[row["method"]] = row
+    return grouped
+
+
+def least(rows: Mapping[str, Row], names: Sequence[str]) -> float:
+    """Return the least makespan of some methods on one instance; inf if none made a schedule."""
+    return min((rows[name]["makespan"] for name in names if name in rows and rows[name]["makespan"] is not None), default=np.inf)
+
+
+def best(rows: Mapping[str, Row]) -> float:
+    """Return the least makespan of all methods on one instance."""
+    return least(rows, [name for name in rows if name != BOUND])

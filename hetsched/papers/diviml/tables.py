@@ -1,0 +1,279 @@
+"""Tables I and IV: latency and throughput of stacks of ten modules, and the lower bounds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from hetsched.papers.diviml import solving, stacks
+from hetsched.papers.diviml.judging import factor, judged
+from hetsched.papers.diviml.stacks import INPUTS, KINDS, label
+from hetsched.papers.items import Case, Claim, Item, Report, Row, Setting, Table
+from hetsched.papers.rendering import number, percent
+
+PRINTED = {
+    1: """211.7 209.9 104.4 99.9 97.5 98.9 80.1 80.1 80.1
+          234.9 219.3 111.8 109.3 103.8 106.2 78.9 79.1 73.7
+          236.5 235.4 114.2 108.5 104.7 106.1 79.9 80.3 68.1
+          250.5 249.1 116.3 111.3 107.6 109.5 79.1 79.4 61.3
+          225.2 223.8 103.7 101.7 97.3 98.1 74.3 77.6 73.3
+          229.9 229.3 107.4 104.3 100.9 103.1 76.6 78.7 71.8
+          242.9 240.7 106.8 104.4 102.0 103.6 71.6 77.0 62.1""",
+    INPUTS: """54 56 74 75 84 87 114 135 164
+               48 50 67 66 75 78 95 119 180
+               49 51 68 70 78 81 116 129 196
+               47 48 65 67 76 79 73 126 209
+               51 53 76 75 86 87 89 137 182
+               49 52 73 73 82 85 72 137 181
+               47 50 72 74 82 84 65 138 207""",
+}
+"""Tables I (milliseconds) and IV (images a second): best device, five heuristics, MILP, MILP-SPLIT, bound; a line for each of `KINDS`."""
+SIZES = ((10, 10.0), (32, 20.0))
+"""Tasks of a module, and seconds for each method."""
+SEEDS = (0, 1, 2)
+Stacks = Mapping[tuple[str, int], Mapping[str, Row]]
+"""The rows of the stacks of one size and seed, by kind and method."""
+
+
+def printed(inputs: int) -> dict[tuple[str, int], dict[str, float]]:
+    """Return the paper's seconds by kind and method; the MILP is ``"milp"``."""
+    names = ("best-device", *solving.baselines(inputs), "milp", solving.SPLIT, solving.BOUND)
+    lines = [[float(word) for word in line.split()] for line in PRINTED[inputs].splitlines()]
+    seconds = [[value * 1e-3 if inputs == 1 else inputs / value for value in line] for line in lines]
+    return {kind: dict(zip(names, line, strict=True)) for kind, line in zip(KINDS, seconds, strict=True)}
+
+
+def cases(setting: Setting, inputs: int) -> list[Case]:
+    """Return the cases of Table I (one input) or IV."""
+    sizes = ((10, 0.5),) if setting.quick else SIZES
+    return [
+        stacks.case(tasks, 2 if setting.quick else 10, dependence, channels, inputs, method, seed, limit)
+        for tasks, limit in sizes
+        for seed in SEEDS[: 1 if setting.quick else None]
+        for dependence, channels in KINDS
+        for method in solving.methods(inputs)
+    ]
+
+
+def report(rows: Sequence[Row], setting: Setting, inputs: int) -> Report:
+    """Return Table I or IV for each size of modules, the bounds, and the claims."""
+    sizes = sorted({row["tasks"] for row in rows})
+    unit = "milliseconds" if inputs == 1 else f"inputs a second, {inputs} inputs"
+    tables = [_table(solving.chosen(rows, tasks=tasks), inputs, f"Modules of {tasks} tasks: {unit}, means over seeds") for tasks in sizes]
+    tables.append(_bounds(rows, sizes, inputs))
+    groups = [
+        {kind: solving.by(rows, _key).get((tasks, seed, *kind), {}) for kind in KINDS}
+        for tasks in sizes
+        for seed in sorted({row["seed"] for row in rows})
+    ]
+    claims = _latency(groups) if inputs == 1 else _throughput(groups)
+    return Report(tables, claims, contradictions(rows))
+
+
+def _key(row: Row) -> tuple[int, int, str, int]:
+    return row["tasks"], row["seed"], row["dependence"], row["channels"]
+
+
+def contradictions(rows: Sequence[Row]) -> list[str]:
+    """Return a paragraph if a bound is above a schedule of the same stack."""
+    wrong = []
+    for stack in solving.by(rows, lambda row: (_key(row), row["modules"], row["inputs"])).values():
+        bound, made = stack.get(solving.BOUND), solving.best(stack)
+        if bound is not None and bound["makespan"] > made * (1 + 1e-6):
+            wrong.append(f"{_key(bound)}: the bound {bound['makespan']!r} s is above the makespan {made!r} s")
+    return [f"Contradictions, of which one side is wrong: {'; '.join(wrong)}."] if wrong else []
+
+
+def _table(rows: Sequence[Row], inputs: int, title: str) -> Table:
+    names = solving.methods(inputs)
+    heads = ["stack", *head(inputs), "bound"]
+    lines = []
+    for kind, paper in printed(inputs).items():
+        means = [mean(solving.chosen(rows, dependence=kind[0], channels=kind[1], method=name)) for name in names]
+        lines.append([label(*kind), *(_unit(value, inputs) for value in means)])
+        lines.append(["paper", *(_printed(paper[name], inputs) if name in paper else "" for name in names)])
+    return Table(heads, lines, title)
+
+
+def head(inputs: int) -> list[str]:
+    """Return the heads of the columns of the methods but the bound."""
+    return [f"b{name}" if inputs > 1 and name in ("MET", "Greedy", "HEFT") else name for name in solving.HEAD]
+
+
+def mean(rows: Sequence[Row]) -> float:
+    """Return the mean makespan; nan if there is none."""
+    values = [row["makespan"] for row in rows if row["makespan"] is not None]
+    return float(np.mean(values)) if values else math.nan
+
+
+def _unit(makespan: float, inputs: int) -> str:
+    return "" if math.isnan(makespan) else number(_value(makespan, inputs))
+
+
+def _printed(makespan: float, inputs: int) -> str:
+    return f"{_value(makespan, inputs):.4g}"
+
+
+def _value(makespan: float, inputs: int) -> float:
+    return makespan * 1e3 if inputs == 1 else inputs / makespan
+
+
+def _bounds(rows: Sequence[Row], sizes: Sequence[int], inputs: int) -> Table:
+    """Return by how much the bound is below the best schedule known."""
+    lines = []
+    for kind, paper in printed(inputs).items():
+        cells = []
+        for tasks in sizes:
+            found = solving.by(solving.chosen(rows, tasks=tasks, dependence=kind[0], channels=kind[1]), lambda row: row["seed"]).values()
+            gaps = [_gap(stack) for stack in found if solving.BOUND in stack and math.isfinite(solving.best(stack))]
+            cells.append(f"{percent(float(np.mean(gaps)))} ({percent(min(gaps))} to {percent(max(gaps))})" if gaps else "")
+        gap = 1 - paper[solving.BOUND] / min(value for name, value in paper.items() if name != solving.BOUND)
+        lines.append([label(*kind), *cells, percent(gap)])
+    title = "Lower bound on the makespan: share by which it is below the best schedule of any method"
+    return Table(["stack", *(f"{tasks} tasks a module" for tasks in sizes), "paper"], lines, title)
+
+
+def _gap(stack: Mapping[str, Row]) -> float:
+    return 1 - float(stack[solving.BOUND]["makespan"]) / solving.best(stack)
+
+
+def _per_seed(groups: Sequence[Stacks], value: Callable[[Stacks], float], *needed: str) -> list[float]:
+    """Return a figure for each size and seed of which all stacks have the needed methods."""
+    complete = [
+        group for group in groups if all(math.isfinite(solving.least(stack, [name])) for stack in group.values() for name in needed)
+    ]
+    return [float(value(group)) for group in complete]
+
+
+def _ratios(group: Stacks, over: Sequence[str], under: Sequence[str]) -> list[float]:
+    return [solving.least(stack, over) / solving.least(stack, under) for stack in group.values()]
+
+
+def _printed_gains(inputs: int) -> list[float]:
+    """Return by how much the split is better than the best of the heuristics in the paper's table."""
+    rows = printed(inputs).values()
+    return [min(row[name] for name in solving.baselines(inputs)) / row[solving.SPLIT] - 1 for row in rows]
+
+
+def _gain(groups: Sequence[Stacks], inputs: int) -> list[float]:
+    names = solving.baselines(inputs)
+    return _per_seed(groups, lambda group: float(np.mean(_ratios(group, names, [solving.SPLIT]))) - 1, *names, solving.SPLIT)
+
+
+def _excess(group: Stacks, dependence: str) -> float:
+    """Return by how much the split is longer than the best known on stacks of several channels, on average."""
+    own = [stack for (kind, channels), stack in group.items() if kind == dependence and channels > 1]
+    return float(np.mean([solving.least(stack, [solving.SPLIT]) / solving.best(stack) - 1 for stack in own]))
+
+
+def _mean_gap(group: Stacks, dependence: str) -> float:
+    return float(np.mean([_gap(stack) for (kind, channels), stack in group.items() if kind == dependence and channels > 1]))
+
+
+def _worst(dependence: str) -> float:
+    """Return by how much the split is longer than the MILP in the paper's Table I, at most."""
+    return max(row[solving.SPLIT] / row["milp"] - 1 for (kind, channels), row in printed(1).items() if kind == dependence and channels > 1)
+
+
+def _latency(groups: Sequence[Stacks]) -> list[Claim]:
+    exact, gains = (*solving.MILP, solving.SPLIT), _printed_gains(1)
+    speed = _per_seed(groups, lambda group: max(_ratios(group, ["best-device"], exact)), "best-device", solving.SPLIT)
+    close = {
+        name: _per_seed(groups, lambda group, name=name: _excess(group, name), solving.SPLIT)  # type: ignore[misc]
+        for name in ("sdep", "wdep")
+    }
+    bounds = _per_seed(groups, lambda group: _mean_gap(group, "sdep") - _mean_gap(group, "wdep"), solving.BOUND, solving.SPLIT)
+    return [
+        judged(
+            "Latency more than 3 times lower than on the fastest device (abstract), on the stacks where the gain is largest",
+            speed,
+            at_least=3.0,
+            each="run",
+            shown=factor,
+        ),
+        judged(
+            f"The split's latency is about 30 % better than that of the best heuristic (V-B; {percent(min(gains))} to "
+            f"{percent(max(gains))} in the rows of Table I), on average over the stacks",
+            _gain(groups, 1),
+            at_least=min(gains),
+            each="run",
+            shown=percent,
+        ),
+        *(
+            judged(
+                f"On {name} stacks the split is close to the optimum (V-B; {percent(_worst(name))} longer than the MILP at most), on "
+                "average over the stacks, against the best schedule known",
+                close[name],
+                at_most=_worst(name),
+                each="run",
+                shown=percent,
+            )
+            for name in ("sdep", "wdep")
+        ),
+        judged(
+            "The split is closer to the optimum on sdep than on wdep stacks (V-B): difference of the excess",
+            [wdep - sdep for sdep, wdep in zip(close["sdep"], close["wdep"], strict=True)],
+            at_least=0.0,
+            each="run",
+            shown=percent,
+        ),
+        judged(
+            "The lower bound is closer to the optimum on wdep than on sdep stacks (V-B): difference of the gaps, by our bound",
+            bounds,
+            at_least=0.0,
+            each="run",
+            shown=percent,
+        ),
+    ]
+
+
+def _throughput(groups: Sequence[Stacks]) -> list[Claim]:
+    exact, gains = (*solving.MILP, solving.SPLIT), _printed_gains(INPUTS)
+    speed = _per_seed(groups, lambda group: max(_ratios(group, ["best-device"], exact)), "best-device", solving.SPLIT)
+    above = _per_seed(groups, lambda group: min(_ratios(group, solving.MILP, [solving.SPLIT])) - 1, *solving.MILP, solving.SPLIT)
+    return [
+        judged(
+            "Throughput up to 2.9 times higher than on the fastest device (abstract), on the stacks where the gain is largest",
+            speed,
+            at_least=2.9,
+            each="run",
+            shown=factor,
+        ),
+        judged(
+            f"The split's throughput is up to 60 % better than that of the best heuristic (V-C; {percent(min(gains))} to "
+            f"{percent(max(gains))} in the rows of Table IV), on average over the stacks",
+            _gain(groups, INPUTS),
+            at_least=min(gains),
+            each="run",
+            shown=percent,
+        ),
+        judged(
+            "The split's schedules are better than those of the MILP (V-C; in every row of Table IV), on the stacks where it gains least",
+            above,
+            at_least=0.0,
+            each="run",
+            shown=percent,
+        ),
+    ]
+
+
+TABLE_1 = Item(
+    "table-1",
+    "Table I: latency of stacks of ten modules, and the lower bound",
+    f"{stacks.DIFFERS}{stacks.SIZE}: both are here. {solving.DIFFERS}",
+    lambda setting: cases(setting, 1),
+    lambda rows, setting: report(rows, setting, 1),
+    needs=(("ortools", "solvers"),),
+    time="40 minutes with --jobs 2",
+)
+TABLE_4 = Item(
+    "table-4",
+    "Table IV: throughput of stacks of ten modules, and its upper bound",
+    f"{stacks.DIFFERS}{stacks.SIZE}: both are here. The growth of a batch's time with its size is ours. {solving.DIFFERS}",
+    lambda setting: cases(setting, INPUTS),
+    lambda rows, setting: report(rows, setting, INPUTS),
+    needs=(("ortools", "solvers"),),
+    time="45 minutes with --jobs 2",
+)

@@ -1,0 +1,416 @@
+"""DiviML's tables and figures: cases, what a case measures, and the verdict of each claim on given results."""
+
+from __future__ import annotations
+
+import math
+import sys
+import types
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hetsched as hs
+from hetsched.models.methods import formulate
+from hetsched.papers import Claim, Report, Setting, Verdict, find_paper
+from hetsched.papers.diviml import costs, decoder, networks, nodes, over_time, runtimes, single, solving, stacks, tables
+from hetsched.papers.diviml.judging import judged
+from hetsched.papers.items import Case, Row
+
+PAPER = find_paper("diviml")
+QUICK, FULL = Setting(quick=True), Setting()
+
+
+def made(cases: Sequence[Case], makespan: Callable[[Case], float], **more: Any) -> list[Row]:
+    """Return rows of stacks, modules or networks with given makespans, found after a second."""
+    rows = []
+    for case in cases:
+        value = makespan(case)
+        rows.append({**case, "makespan": value, "history": [[1.0, value]], "proven": False, "wall_s": 1.5, "cpu_s": 1.0, **more})
+    return rows
+
+
+def verdict(report: Report, words: str) -> Claim:
+    """Return the only claim with some words."""
+    (claim,) = [claim for claim in report.claims if words in claim.text]
+    return claim
+
+
+# What all items share
+
+
+def test_a_claim_is_decided_by_all_repetitions_or_not_at_all():
+    held = judged("x", [3.2, 3.1, 3.4], at_least=3.0)
+    assert held == Claim("x", Verdict.HELD, "median 3.20, 3.10 to 3.40, of 3 seeds; claimed more than 3.00")
+    assert judged("x", [2.9, 3.1], at_least=3.0).verdict is Verdict.UNSEEN
+    assert "the seeds disagree, 1 of 2 have it" in judged("x", [2.9, 3.1], at_least=3.0).reason
+    assert judged("x", [2.9], at_least=3.0) == Claim("x", Verdict.NOT_HELD, "median 2.90, of 1 seed; claimed more than 3.00")
+    assert judged("x", [0.0], at_least=0.0).verdict is Verdict.NOT_HELD, "a tie is no gain"
+    assert judged("x", [0.05], at_most=0.1).verdict is Verdict.HELD
+    assert judged("x", []).reason == "not measured"
+
+
+def test_every_item_has_fewer_cases_when_quick(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(networks, "available", lambda: list(networks.SHIPPED))
+    counts = {item.name: (len(item.cases(QUICK)), len(item.cases(FULL))) for item in PAPER.items}
+    assert counts == {
+        "table-1": (84, 504),
+        "table-2": (16, 16),
+        "table-3": (16, 72),
+        "table-4": (84, 504),
+        "table-5": (26, 294),
+        "figure-3": (24, 72),
+        "figure-4": (72, 216),
+        "figure-5": (24, 72),
+        "figure-6": (72, 216),
+        "figure-7": (77, 231),
+    }
+
+
+def test_figure_7_measures_nothing_that_table_4_does_not():
+    for setting in (QUICK, FULL):
+        whole = PAPER.item("table-4").cases(setting)
+        assert all(case in whole for case in PAPER.item("figure-7").cases(setting))
+
+
+def test_claims_are_told_once_and_undecided_without_results():
+    claims = [claim for item in PAPER.items for claim in item.report([], FULL).claims]
+    assert {claim.verdict for claim in claims} == {Verdict.UNSEEN}
+    texts = [claim.text for claim in (*claims, *PAPER.unseen)]
+    assert sorted(set(texts)) == sorted(texts)
+
+
+# Tables I and IV, Figure 7
+
+
+@pytest.mark.parametrize("inputs", [1, stacks.INPUTS])
+def test_the_printed_tables_have_nine_numbers_for_each_of_seven_stacks(inputs: int):
+    printed = tables.printed(inputs)
+    assert list(printed) == list(stacks.KINDS)
+    assert {len(row) for row in printed.values()} == {9}
+    gaps = [1 - row["bound"] / min(row["milp"], row["split"]) for row in printed.values()]
+    assert gaps[1] == pytest.approx(0.0659 if inputs == 1 else 0.3389, abs=1e-3)
+    assert all(row["bound"] <= row["split"] < min(row[name] for name in solving.baselines(inputs)) for row in printed.values())
+
+
+def test_profiled_stacks_take_as_long_as_the_papers_networks():
+    means = np.mean([stacks.profiled(32, 10, seed=seed).durations.sum(axis=0)[:, 0] for seed in range(20)], axis=0)
+    assert means * 1e3 == pytest.approx(np.array([183.39, 32.58, 25.84]) * np.exp(0.25), rel=0.1)  # the mean of the log-normal factors
+
+
+def as_printed(case: Case) -> float:
+    """Return what the paper prints for a stack; ours are as long as its split, CP-SAT as its MILP."""
+    method = {"cpsat": "milp", "annealing": "split", "auto": "split"}.get(case["method"], case["method"])
+    return tables.printed(case["inputs"])[case["dependence"], case["channels"]][method]
+
+
+def test_the_papers_own_figures_hold_its_claims():
+    latency = tables.report(made(tables.cases(FULL, 1), as_printed), FULL, 1)
+    # Its largest row of each group is its claim, and its MILP of wdep stacks is shorter than its split.
+    assert verdict(latency, "more than 3 times lower").verdict is Verdict.HELD
+    assert verdict(latency, "about 30 %").verdict is Verdict.HELD
+    assert verdict(latency, "On sdep stacks").verdict is Verdict.HELD
+    assert verdict(latency, "On wdep stacks").verdict is Verdict.HELD
+    assert verdict(latency, "closer to the optimum on sdep").verdict is Verdict.HELD
+    assert verdict(latency, "lower bound is closer").verdict is Verdict.HELD
+    throughput = tables.report(made(tables.cases(FULL, stacks.INPUTS), as_printed), FULL, stacks.INPUTS)
+    assert {claim.verdict for claim in throughput.claims} == {Verdict.HELD}
+    first = latency.tables[0]
+    assert first.rows[0][1:10] == ["212", "210", "104", "99.9", "97.5", "98.9", "80.1", "80.1", "80.1"]
+    assert first.rows[1][1:8] == ["211.7", "209.9", "104.4", "99.9", "97.5", "98.9", "80.1"]
+    assert [row[-1] for row in latency.tables[-1].rows] == ["0.0 %", "6.6 %", "14.8 %", "22.5 %", "1.3 %", "6.3 %", "13.3 %"]
+    assert latency.notes == []
+
+
+def test_a_split_no_better_than_heft_holds_no_claim_and_seeds_may_disagree():
+    def poor(case: Case) -> float:
+        return as_printed({**case, "method": "heft" if case["method"] in ("split", "milp", "cpsat", "auto") else case["method"]})
+
+    report = tables.report(made(tables.cases(FULL, 1), poor), FULL, 1)
+    assert verdict(report, "more than 3 times lower").verdict is Verdict.NOT_HELD
+    assert verdict(report, "about 30 %").verdict is Verdict.NOT_HELD
+    assert verdict(report, "On sdep stacks").verdict is Verdict.NOT_HELD
+    one = tables.report(made(tables.cases(FULL, 1), lambda case: (poor if case["seed"] == 1 else as_printed)(case)), FULL, 1)
+    assert verdict(one, "about 30 %").verdict is Verdict.UNSEEN
+    assert "the runs disagree, 4 of 6" in verdict(one, "about 30 %").reason
+
+
+def test_a_bound_above_a_schedule_is_told():
+    rows = made(tables.cases(QUICK, 1), lambda case: 2.0 if case["method"] == "bound" else 1.0)
+    (note,) = tables.report(rows, QUICK, 1).notes
+    assert "the bound 2.0 s is above the makespan 1.0 s" in note
+
+
+def test_missing_rows_leave_blanks():
+    rows = [row for row in made(tables.cases(FULL, 1), as_printed) if row["method"] != "split" and row["channels"] < 3]
+    report = tables.report(rows, FULL, 1)
+    assert report.tables[0].rows[0][9] == ""
+    assert set(report.tables[0].rows[4][1:]) == {""}
+    assert {claim.verdict for claim in report.claims} == {Verdict.UNSEEN}
+    assert over_time.report(made(over_time.cases(FULL)[:5], as_printed), FULL).claims[0].reason == "not measured"
+
+
+def test_figure_7_has_the_share_of_the_best_after_some_seconds():
+    def history(case: Case) -> list[list[float]]:
+        late = {"milp": 4.0, "cpsat": 4.0}.get(case["method"], 2.0)
+        return [[0.05, 4.0], [5.0, late if case["channels"] > 1 else 2.0]]
+
+    rows = [
+        {**case, "makespan": history(case)[-1][1], "history": history(case), "proven": False, "wall_s": 10.0, "cpu_s": 10.0}
+        for case in over_time.cases(FULL)
+    ]
+    report = over_time.report(rows, FULL)
+    shown = {row[0]: row[1:] for row in report.tables[0].rows}
+    assert shown["MILP-SPLIT"] == ["50.0 %", "50.0 %", "100.0 %"]
+    assert shown["MILP"] == ["50.0 %", "50.0 %", "57.1 %"]
+    assert report.tables[1].rows[0][1:] == ["100.0 %", "50.0 %", "50.0 %", "50.0 %"]
+    assert verdict(report, "Numerous channels").verdict is Verdict.HELD
+    assert verdict(report, "above the MILP over time").verdict is Verdict.NOT_HELD, "they are equal at first"
+
+
+def test_one_stack_is_measured():
+    case = stacks.case(4, 2, "sdep", 2, 1, "split", 0, 2.0)
+    row = PAPER.measure(case, None)
+    bound = PAPER.measure({**case, "method": "bound"}, None)
+    assert 0 < bound["makespan"] <= row["makespan"] == row["history"][-1][1]
+
+
+# Table III
+
+
+def test_table_3_compares_times_to_nearly_the_best():
+    def rows(whole: float, split: float) -> list[Row]:
+        history = {"milp": [[whole, 1.005]], "cpsat": [[2 * whole, 1.0]], "split": [[0.0, 2.0], [split, 1.0]], "annealing": [[1.0, 1.0]]}
+        return [
+            {
+                **case,
+                "makespan": 1.0,
+                "history": history[case["method"]],
+                "proven": False,
+                "wall_s": split * case["modules"] / 5,
+                "cpu_s": 1.0,
+            }
+            for case in runtimes.cases(FULL)
+        ]
+
+    held = runtimes.report(rows(80.0, 0.2), FULL)
+    assert held.tables[0].rows[0][:5] == ["5, sdep", "80", "160", "0.20", "400x"]
+    assert held.tables[0].rows[0][-3:] == ["83", "2.26", "37x"]
+    assert [claim.verdict for claim in held.claims] == [Verdict.HELD] * 3
+    slow = runtimes.report(rows(80.0, 10.0), FULL)
+    assert [claim.verdict for claim in slow.claims] == [Verdict.NOT_HELD, Verdict.NOT_HELD, Verdict.HELD]
+
+
+def test_a_method_that_was_stopped_bounds_the_factor():
+    def rows(stopped: str) -> list[Row]:
+        return [
+            {
+                **case,
+                "makespan": 1.0 + 9.0 * (case["method"] in stopped),
+                "history": [[2.0, 1.0 + 9.0 * (case["method"] in stopped)]],
+                "proven": False,
+                "wall_s": 3.0,
+                "cpu_s": 3.0,
+            }
+            for case in runtimes.cases(FULL)
+        ]
+
+    late = runtimes.report(rows("milp cpsat"), FULL)
+    assert late.tables[0].rows[0][1:5] == ["never", "never", "2.0", "more than 60.0x"]
+    assert [claim.verdict for claim in late.claims[:2]] == [Verdict.HELD, Verdict.UNSEEN], "more than 60, perhaps not more than 395"
+    never = runtimes.report(rows("split"), FULL)
+    assert never.tables[0].rows[0][4] == "less than 0.0167x"
+    assert [claim.verdict for claim in never.claims[:2]] == [Verdict.NOT_HELD, Verdict.NOT_HELD]
+
+
+# Table II and Figures 3 to 6
+
+
+def test_table_2_shows_the_papers_ratios_beside_those_of_the_cost_models():
+    rows = [{**case, **PAPER.measure(case, None)} for case in costs.cases(QUICK)]
+    report = costs.report(rows, QUICK)
+    assert report.tables[0].rows[0][2:7] == ["223", "12.2", "7.80", "28.6x", "1.56x"]
+    names = [row[0] for row in report.tables[0].rows]
+    assert names.count("googlenet") == names.count("er, 32 tasks") == 2
+    exact = [{**row, "ms": [223.1, 300.0, 400.0, 12.16, 7.8]} for row in rows]
+    assert verdict(costs.report(exact, QUICK), "torchvision: the CPU").verdict is Verdict.HELD
+    mixed = [{**row, "ms": [223.1, 300.0, 400.0, 12.16 if row["costs"] == "Analytic" else 24.0, 7.8]} for row in rows]
+    assert verdict(costs.report(mixed, QUICK), "torchvision: the T4").verdict is Verdict.UNSEEN
+    off = [{**row, "ms": [78.0, 300.0, 400.0, 12.16, 7.8]} for row in rows]
+    assert verdict(costs.report(off, QUICK), "torchvision: the CPU").verdict is Verdict.NOT_HELD
+
+
+@pytest.mark.slow
+def test_networks_are_torchvisions_where_it_is_installed(monkeypatch: pytest.MonkeyPatch):
+    torch = pytest.importorskip("torch")
+    models = types.SimpleNamespace(get_model=lambda name, weights: torch.nn.Sequential(torch.nn.Conv2d(3, 8, 7, 4), torch.nn.ReLU()))
+    fake = types.ModuleType("torchvision")
+    fake.models = models  # type: ignore[attr-defined]
+    fake.__spec__ = types.SimpleNamespace(name="torchvision")  # type: ignore[assignment]
+    monkeypatch.setitem(sys.modules, "torchvision", fake)
+    assert networks.available() == list(networks.PIXELS)
+    assert networks.missing() == []
+    row = PAPER.measure({"what": "network", "network": "alexnet", "inputs": 4, "method": "bheft", "seed": 0, "limit": 5.0}, None)
+    assert row["makespan"] > 0
+    networks.graph.cache_clear()
+    monkeypatch.delitem(sys.modules, "torchvision")
+    if networks.available() == list(networks.SHIPPED):
+        assert "alexnet, vgg16, resnet50, densenet121" in networks.missing()[0]
+
+
+def test_figure_3_decides_gains_by_network_and_optimality_by_proofs(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(networks, "available", lambda: list(networks.PIXELS))
+
+    def makespan(case: Case) -> float:
+        gain = {"inception_v3": 2.5, "googlenet": 2.0}.get(case["network"], 1.0)
+        return 1.0 if case["method"] == "best-device" else 1.0 / gain
+
+    rows = made(single.network_cases(FULL, 1), makespan, proven=True)
+    report = single.network_latency(rows, FULL)
+    assert verdict(report, "No real improvement").verdict is Verdict.HELD
+    assert verdict(report, "more than 100% over the best device on inception_v3").verdict is Verdict.HELD
+    assert verdict(report, "more than 150% over the best device on googlenet").verdict is Verdict.NOT_HELD
+    assert verdict(report, "converge to the optimum").verdict is Verdict.HELD
+    unproven = single.network_latency([{**row, "proven": False} for row in rows], FULL)
+    assert verdict(unproven, "converge to the optimum").verdict is Verdict.UNSEEN
+    longer = [{**row, "makespan": row["makespan"] * (1 + (row["method"] == "split"))} for row in rows]
+    assert verdict(single.network_latency(longer, FULL), "converge to the optimum").verdict is Verdict.NOT_HELD
+
+
+@pytest.mark.parametrize("item", ["figure-5", "figure-6"])
+def test_a_proof_denies_that_the_milp_is_not_solved_in_two_hours(item: str):
+    def makespan(case: Case) -> float:
+        return 1.0 if case["method"] in ("split", "auto", "annealing") else 0.5 if case["method"] == "bound" else 1.5
+
+    rows = made(PAPER.item(item).cases(QUICK), makespan)
+    report = PAPER.item(item).report(rows, QUICK)
+    assert verdict(report, "not solved in two hours").verdict is Verdict.UNSEEN
+    assert verdict(report, "better than the MILP").verdict is Verdict.HELD
+    proven = PAPER.item(item).report([{**row, "proven": row["method"] == "cpsat"} for row in rows], QUICK)
+    assert verdict(proven, "not solved in two hours").verdict is Verdict.NOT_HELD
+
+
+def test_figure_4_decides_by_means_over_the_modules():
+    factors = {"best-device": 2.0, "bound": 1.0, "milp": 1.0, "cpsat": 1.0, "split": 1.0, "auto": 1.0, "annealing": 1.0}
+    rows = made(single.module_cases(FULL, 1), lambda case: factors.get(case["method"], 1.25))
+    report = single.module_latency(rows, FULL)
+    assert verdict(report, "about 2 times").verdict is Verdict.HELD
+    assert verdict(report, "22 % to 26 %").verdict is Verdict.HELD
+    assert report.tables[0].rows[0][0] == "ER, 10 tasks"
+    assert report.tables[0].rows[0][-1] == "0 of 3"
+
+
+# Table V
+
+
+@pytest.mark.parametrize("inputs", [1, 3])
+def test_the_schedule_of_one_node_is_repeated_on_the_others(inputs: int):
+    problem, part = decoder.problem_of("6.7B", 6, 3, inputs), decoder.problem_of("6.7B", 2, 1, inputs)
+    schedule_of_part = hs.solve(part, "annealing" if inputs == 1 else "heft", evaluations=2000, seed=1).schedule
+    assert schedule_of_part is not None
+    decision = decoder.repeated(schedule_of_part.decision, part, 3)
+    schedule = hs.simulate(problem, decision)
+    assert hs.verify(problem, schedule) == []
+    devices = schedule.batches.device
+    node = (schedule.batches.task - 1) // (part.n_tasks - 1)
+    node[schedule.batches.task == 0] = 0
+    assert np.array_equal(devices // 4, node), "each part is on its node"
+    first = {(int(i), int(k)) for i, k in zip(schedule_of_part.batches.task, schedule_of_part.batches.device, strict=True) if i}
+    for n in range(3):
+        mine = node == n
+        moved = zip(schedule.batches.task[mine] - n * (part.n_tasks - 1), devices[mine] - 4 * n, strict=True)
+        assert {(int(i), int(k)) for i, k in moved if i} == first
+    hops = 2 * float(problem.transfer_times(np.array([0]), np.array([0]), np.array([4]), inputs)[0])
+    assert schedule.makespan <= 3 * schedule_of_part.makespan + hops + 1e-12
+    assert schedule.makespan >= 3 * schedule_of_part.makespan
+
+
+def test_half_a_block_runs_between_its_ends():
+    block = decoder.problem_of("125M", 1, 2, 1)
+    for ends, device in decoder.ENDS.items():
+        problem = decoder.half_problem("125M", 2, 1, ends)
+        assert problem.graph.names[0] == "x"
+        assert problem.graph.names[-1] == "h0.add"
+        allowed = [np.flatnonzero(np.isfinite(problem.whole_durations[i])).tolist() for i in (0, -1)]
+        assert allowed == [[0], [block.cluster.names.index(device)]]
+
+
+def test_a_cached_token_reads_the_keys_and_values_of_the_others():
+    whole, cached = (decoder.problem_of("175B", 2, 1, 1, step).graph for step in decoder.STEPS)
+    assert np.array_equal(whole.weight_bytes, cached.weight_bytes)
+    assert cached.flops == pytest.approx(whole.flops / 20)
+    at = whole.index["h1.attention/scaled_dot_product_attention"]
+    width = 12288 * 2
+    assert cached.input_bytes[at] == pytest.approx(3 * width + 2 * 19 * width), "query, key and value of the token, and 19 before it"
+    assert cached.bytes_accessed[at] == pytest.approx(4 * width + 2 * 19 * width)
+    assert cached.bytes_accessed.sum() == pytest.approx(whole.weight_bytes.sum(), rel=0.01)
+
+
+def test_with_one_input_symmetries_by_batches_and_by_tasks_are_one_model(tmp_path: Any):
+    written = {}
+    for inputs in (1, 2):
+        for criterion in ("batches", "tasks"):
+            path = tmp_path / f"{criterion}{inputs}.lp"
+            formulate(decoder.half_problem("125M", 2, inputs, "its twin"), symmetry=criterion).model.write(path)
+            written[inputs, criterion] = path.read_text().replace(f"by_{criterion}", "").replace(f"by {criterion}", "")
+    assert written[1, "batches"] == written[1, "tasks"]
+    assert written[2, "batches"] != written[2, "tasks"]
+
+
+def rates(**more: float) -> list[Row]:
+    """Return the results of Table V as printed, others with the rate of the list schedulers, 5 inputs a second."""
+    rows = []
+    for case in nodes.cases(FULL):
+        if case["what"] == "decoder":
+            rate = (nodes.PRINTED | more).get(case["schedule"], 4.8)
+            rows.append({**case, "makespan": case["inputs"] / rate, "bound": case["inputs"] / 9.9, "wall_s": 1.0, "cpu_s": 1.0})
+        else:
+            spent = 10.0 if case["criterion"] == "no symmetries" else 2.0 + case["seed"]
+            rows.append({**case, "makespan": 1.0, "bound": 1.0, "gap": 0.0, "proven": True, "wall_s": spent, "cpu_s": spent})
+    return rows
+
+
+def test_table_5_as_printed_holds_its_claims_and_equal_rates_none():
+    report = nodes.report(rates(), FULL)
+    assert {claim.text: claim.verdict for claim in report.claims} == {claim.text: Verdict.HELD for claim in report.claims}
+    assert len(report.claims) == 7
+    assert "that of noise" in report.notes[0]
+    row = next(row for row in report.tables[0].rows if row[0] == "multi node, MILP-SPLIT, by time")
+    assert row[1:] == ["6.300"] * 5 + ["6.3"]
+    equal = nodes.report(rates(**dict.fromkeys(nodes.PRINTED, 5.0)), FULL)
+    assert {claim.verdict for claim in equal.claims[:5]} == {Verdict.NOT_HELD}
+
+
+def test_table_5_tells_proofs_that_differ_and_bounds_above_schedules():
+    rows = rates()
+    half = next(row for row in rows if row["what"] == "half")
+    half["makespan"] = 1.1
+    report = nodes.report(rows, FULL)
+    assert verdict(report, "retain all schedules").verdict is Verdict.NOT_HELD
+    rows[0]["bound"] = 10.0
+    assert "Contradictions" in nodes.report(rows, FULL).notes[0]
+    late = [{**row, "proven": False} for row in rates() if row["what"] == "half"]
+    shown = nodes.report(late, FULL)
+    assert shown.tables[1].rows[0][1] == "3 of 3 more than 20"
+    assert verdict(shown, "retain all schedules").reason == "no optimum is proven"
+
+
+def test_one_half_and_one_stack_of_blocks_are_measured():
+    every = nodes.cases(QUICK)
+    for case in (
+        next(case for case in every if case.get("criterion") == "by tasks"),
+        next(case for case in every if case.get("schedule") == "single node, MILP-SPLIT"),
+    ):
+        row = PAPER.measure(case, None)
+        assert math.isfinite(row["makespan"])
+        assert row["bound"] <= row["makespan"] * (1 + 1e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("item", [item.name for item in PAPER.items])
+def test_every_item_is_reproduced_quickly(item: str):
+    (reproduction,) = hs.reproduce("diviml", item, quick=True, jobs=2)
+    assert all(cell != "" for table in reproduction.report.tables[:1] for row in table.rows if row[0] != "paper" for cell in row[:2])
+    assert not any("Contradictions" in note for note in reproduction.report.notes)
+    assert all(claim.reason != "not measured" for claim in reproduction.report.claims if "AlexNet" not in claim.text)
