@@ -65,8 +65,9 @@ def report(rows: Sequence[Row], setting: Setting) -> Report:
         if own:
             notes.append(_each(group, printed[2], own))
     notes.append(
-        "The paper runs and times operators one by one from Python, which takes tens of microseconds for each on either GPU, however small "
-        "it is, and its ratio of the CPU for torchvision is that of few cores; the cost models count kernels, and all cores."
+        "The paper runs and times operators one by one from Python, which takes tens of microseconds for each on either GPU, however "
+        "small it is, and its ratio of the CPU for torchvision is that of few cores (here with the full bandwidth of memory); the cost "
+        "models count kernels, and all cores."
     )
     head = [
         "networks",
@@ -78,7 +79,7 @@ def report(rows: Sequence[Row], setting: Setting) -> Report:
         "T4 / A100",
         *(f"CPU of {n}, / A100" for n in THREADS[1:]),
     ]
-    return Report([Table(head, lines, f"The CPU has {THREADS[0]} cores; the last columns have its ratio with fewer")], claims, notes)
+    return Report([Table(head, lines, f"The CPU has {THREADS[0]} cores; the last columns are for fewer")], claims, notes)
 
 
 def _each(group: str, ms: float, rows: Sequence[Row]) -> str:

@@ -17,6 +17,7 @@ def judged(
     at_most: float = math.inf,
     each: str = "seed",
     shown: Callable[[float], str] = number,
+    absent: str = "not measured",
 ) -> Claim:
     """Return a claim that a figure is within bounds: held if it is for all repetitions, not held if it is for none, else undecided.
 
@@ -30,9 +31,11 @@ def judged(
         What a repetition is: a seed, or a "run" for one of another setting too.
     shown : callable
         Makes text of a figure.
+    absent : str
+        The reason if there is no value.
     """
     if not values:
-        return Claim(text, Verdict.UNSEEN, "not measured")
+        return Claim(text, Verdict.UNSEEN, absent)
     asked = f"more than {shown(at_least)}" if math.isfinite(at_least) else f"at most {shown(at_most)}"
     within = [at_least < value <= at_most for value in values]
     ordered = sorted(values)

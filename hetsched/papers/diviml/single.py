@@ -90,6 +90,7 @@ def network_latency(rows: Sequence[Row], setting: Setting) -> Report:
             flat,
             at_most=0.1,
             shown=percent,
+            absent=" ".join(networks.missing()) or "not measured",
         ),
         *(
             judged(

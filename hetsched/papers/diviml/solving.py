@@ -70,7 +70,7 @@ def prepare(method: str, inputs: int) -> None:
     small = profiled(4, 2, inputs=min(inputs, 4))
     if method == BOUND:
         prepare_bounds()
-    elif method == "auto":
+    elif method in (*MILP, SPLIT, "auto"):
         hs.solve(small, method, time_limit=2.0, threads=1)
     else:
         prepare_methods([method], small)

@@ -63,10 +63,9 @@ def report(rows: Sequence[Row], setting: Setting, inputs: int) -> Report:
     unit = "milliseconds" if inputs == 1 else f"inputs a second, {inputs} inputs"
     tables = [_table(solving.chosen(rows, tasks=tasks), inputs, f"Modules of {tasks} tasks: {unit}, means over seeds") for tasks in sizes]
     tables.append(_bounds(rows, sizes, inputs))
+    found = solving.by(rows, _key)
     groups = [
-        {kind: solving.by(rows, _key).get((tasks, seed, *kind), {}) for kind in KINDS}
-        for tasks in sizes
-        for seed in sorted({row["seed"] for row in rows})
+        {kind: found.get((tasks, seed, *kind), {}) for kind in KINDS} for tasks in sizes for seed in sorted({row["seed"] for row in rows})
     ]
     claims = _latency(groups) if inputs == 1 else _throughput(groups)
     return Report(tables, claims, contradictions(rows))
@@ -136,7 +135,7 @@ def _bounds(rows: Sequence[Row], sizes: Sequence[int], inputs: int) -> Table:
 
 
 def _gap(stack: Mapping[str, Row]) -> float:
-    return 1 - float(stack[solving.BOUND]["makespan"]) / solving.best(stack)
+    return max(0.0, 1 - float(stack[solving.BOUND]["makespan"]) / solving.best(stack))  # above it only by rounding, else a contradiction
 
 
 def _per_seed(groups: Sequence[Stacks], value: Callable[[Stacks], float], *needed: str) -> list[float]:
