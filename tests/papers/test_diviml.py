@@ -218,10 +218,10 @@ def test_a_method_that_was_stopped_bounds_the_factor():
         ]
 
     late = runtimes.report(rows("milp cpsat"), FULL)
-    assert late.tables[0].rows[0][1:5] == ["never", "never", "2.0", "more than 60.0x"]
-    assert [claim.verdict for claim in late.claims[:2]] == [Verdict.HELD, Verdict.UNSEEN], "more than 60, perhaps not more than 395"
+    assert late.tables[0].rows[0][1:5] == ["never", "never", "2.0", "more than 45.0x"]
+    assert [claim.verdict for claim in late.claims[:2]] == [Verdict.HELD, Verdict.UNSEEN], "more than 45, perhaps not more than 395"
     never = runtimes.report(rows("split"), FULL)
-    assert never.tables[0].rows[0][4] == "less than 0.0167x"
+    assert never.tables[0].rows[0][4] == "less than 0.0222x"
     assert [claim.verdict for claim in never.claims[:2]] == [Verdict.NOT_HELD, Verdict.NOT_HELD]
 
 

@@ -9,7 +9,7 @@ from hetsched.arrays import row_starts
 from hetsched.workloads import clusters, transformers
 
 STEPS = ("20 new tokens", "1 new token, 19 cached")
-"""What an input is: all its tokens at once, or the last one of them with the keys and values of the others at hand."""
+"""What an input is: all its tokens at once, or the last one of them with the keys and values of the others cached."""
 ENDS = {"the same": "n0.a100.0", "its twin": "n0.a100.1", "the other kind": "n0.t4.0", "another node": "n1.a100.0"}
 """The device at the end of half a block that begins on the first device."""
 BEGIN = "n0.a100.0"

@@ -109,5 +109,5 @@ FIGURE_7 = Item(
     cases,
     report,
     needs=(("ortools", "solvers"),),
-    time="15 minutes with --jobs 2, none after Table IV",
+    time="12 minutes with --jobs 2, none after Table IV",
 )

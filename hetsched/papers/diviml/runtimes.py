@@ -24,7 +24,7 @@ PRINTED = {
 METHODS = (*solving.MILP, solving.SPLIT)
 CLOSE = 1.01
 """The makespan at which a method is done, in that of the best known."""
-LIMIT, REFERENCE, CHANNELS = 120.0, 20.0, 2
+LIMIT, REFERENCE, CHANNELS = 90.0, 20.0, 2
 SEEDS = (0, 1, 2)
 
 
