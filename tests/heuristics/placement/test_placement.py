@@ -148,7 +148,9 @@ def test_adjusting_can_be_worse_than_order_place():
 # ---------------------------------------------------------------------- over capacity
 
 
-@pytest.mark.parametrize("method", ["celeritas", "order-place", "dfs-topo", "m-topo", "m-etf", "m-sct", "block", "dsc", "linear-clustering", "metis"])
+@pytest.mark.parametrize(
+    "method", ["celeritas", "order-place", "dfs-topo", "m-topo", "m-etf", "m-sct", "block", "dsc", "linear-clustering", "metis"]
+)
 def test_what_is_over_capacity_is_a_best_effort_and_no_schedule(method, tmp_path):
     problem = chain(4, memory=3.0, weight=2.0)  # each of the three devices holds one task
     solution = hs.solve(problem, method)
