@@ -53,8 +53,14 @@ def cases(setting: Setting, inputs: int) -> list[Case]:
         for tasks, limit in sizes
         for seed in SEEDS[: 1 if setting.quick else None]
         for dependence, channels in KINDS
-        for method in solving.methods(inputs)
+        for method in columns(inputs)
     ]
+
+
+def columns(inputs: int) -> tuple[str, ...]:
+    """Return the methods, for one input with the paper's recursion before the bound."""
+    *others, bound = solving.methods(inputs)
+    return (*others, *([solving.RECURSION] if inputs == 1 else []), bound)
 
 
 def report(rows: Sequence[Row], setting: Setting, inputs: int) -> Report:
@@ -89,13 +95,14 @@ def contradictions(rows: Sequence[Row]) -> list[str]:
 
 
 def _table(rows: Sequence[Row], inputs: int, title: str) -> Table:
-    names = solving.methods(inputs)
+    names = columns(inputs)
+    theirs = [{solving.RECURSION: solving.BOUND}.get(name, name) for name in names]  # the column of the paper's bound
     heads = ["stack", *head(inputs), *(["the paper's recursion"] if inputs == 1 else []), "bound"]
     lines = []
     for kind, paper in printed(inputs).items():
         means = [mean(solving.chosen(rows, dependence=kind[0], channels=kind[1], method=name)) for name in names]
         lines.append([label(*kind), *(_unit(value, inputs) for value in means)])
-        lines.append(["paper", *(_printed(paper[name], inputs) if name in paper else "" for name in names)])
+        lines.append(["paper", *(_printed(paper[name], inputs) if name in paper else "" for name in theirs)])
     return Table(heads, lines, title)
 
 
