@@ -15,7 +15,7 @@ from hetsched.runtime.forecast import forecast
 from hetsched.runtime.iterations import Observation, Policy, Run, Runner, Static, iterate
 from hetsched.runtime.plan import Plan
 from hetsched.runtime.resolving import Resolve
-from hetsched.runtime.scenario import Interference, Scenario, SlowDown
+from hetsched.runtime.scenario import Interference, LessMemory, Scenario, SlowDown, SlowLink
 from hetsched.runtime.tags import Tag, tags
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ __all__ = [
     "Comparison",
     "Executor",
     "Interference",
+    "LessMemory",
     "MeasuredStages",
     "MessageCosts",
     "ModuleProfiler",
@@ -48,6 +49,7 @@ __all__ = [
     "Runner",
     "Scenario",
     "SlowDown",
+    "SlowLink",
     "StagedProgram",
     "Static",
     "StreamTimes",

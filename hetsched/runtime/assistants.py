@@ -12,8 +12,8 @@ from hetsched.arguments import checked
 from hetsched.arrays import BoolArray, FloatArray, IntArray, row_starts
 from hetsched.errors import InvalidProblem
 from hetsched.problem.problem import Problem
-from hetsched.runtime.iterations import Observation, devices_of, expected_makespan, migration
-from hetsched.runtime.speeds import Speeds
+from hetsched.runtime.iterations import Observation, devices_of, expected_makespan, fits, migration
+from hetsched.runtime.speeds import Conditions
 from hetsched.runtime.tags import Tag
 from hetsched.runtime.tags import tags as tags_of
 from hetsched.schedule import memory
@@ -107,13 +107,13 @@ class Assistants:
             if not value >= limit or (what == "gain" and value == 0):
                 raise InvalidProblem(f"{what} is {value!r}; it must be {'above' if what == 'gain' else 'at least'} {limit:g}")
         self.theta, self.gamma, self.gain, self.cooldown, self.outbox = theta, gamma, gain, cooldown, outbox
-        self.window, self.drift, self.tags = window, drift, tags
+        self.window, self.drift, self.tags, self._period = window, drift, tags, cooldown
 
     @checked
     def begin(self, problem: Problem, decision: Decision) -> None:
         """Reset the state: tag the nodes, and estimate the problem's durations."""
         self._problem = problem
-        self._speeds = Speeds(problem, window=self.window, drift=self.drift)
+        self._conditions = Conditions(problem, window=self.window, drift=self.drift)
         self._home = decision
         self._tags = _checked_tags(problem, tags_of(problem, decision) if self.tags is None else self.tags)
         schedule = simulate(problem, decision)
@@ -131,20 +131,22 @@ class Assistants:
     @checked
     def observe(self, observation: Observation) -> Decision | None:
         """Return the decision after the moves of the assistants, or None without a move."""
-        if self._speeds.observe(observation):
+        if self._conditions.observe(observation):
             self._timed = None
+        speeds = self._conditions.speeds
         self._busy[observation.device] = observation.iteration
-        self._due[observation.device] = observation.iteration + self.cooldown
+        self._due[observation.device] = observation.iteration + self._period
         if self._probe is not None and self._probe.decision == observation.decision:
             probe = self._probe
-            if self._speeds.latest(probe.device) / probe.factor - 1 >= -self.drift:
+            if speeds.latest(probe.device) / probe.factor - 1 >= -self.drift:
                 self._probe = None
-                return probe.before
-            if self._speeds.factor[probe.device] == probe.factor:
+                if fits(self._conditions.problem, probe.before):
+                    return probe.before
+            elif speeds.factor[probe.device] == probe.factor:
                 return None
         self._probe = None
-        seconds = self._speeds.seconds
-        before = expected_makespan(self._problem, observation.decision, seconds)
+        seconds = speeds.seconds
+        before = expected_makespan(self._conditions.problem, observation.decision, seconds)
         moved = self._rebalanced(observation, before, seconds)
         return moved if moved is not None or before == 0 else self._probed(observation, before, seconds)
 
@@ -173,19 +175,21 @@ class Assistants:
 
     def _probed(self, observation: Observation, before: float, seconds: FloatArray) -> Decision | None:
         """Return a decision with a unit on a slow device that has been empty for long enough, or None."""
-        current, problem = observation.decision, self._problem
-        for k in np.flatnonzero((self._speeds.factor > 1) & (self._due <= observation.iteration)).tolist():
+        current, problem, speeds = observation.decision, self._conditions.problem, self._conditions.speeds
+        if not fits(problem, current):
+            return None
+        for k in np.flatnonzero((speeds.factor > 1) & (self._due <= observation.iteration)).tolist():
             units = np.arange(problem.n_units)
             units = units[self._fits(current, units, k)]
-            lasting = np.bincount(problem.unit, self._speeds.expected[:, k], problem.n_units)[units]
+            lasting = np.bincount(problem.unit, speeds.expected[:, k], problem.n_units)[units]
             cost = np.maximum(self._times(current, seconds, units, k) - before, 0.0) + self._round_trips(current, k)[units]
             able = np.flatnonzero((lasting > 0) & np.isfinite(cost))
             if not len(able):
                 continue
             best = able[np.lexsort((-lasting[able], cost[able]))[0]]
-            self._due[k] = self._busy[k] + self.cooldown * max(1.0, cost[best] / before)
+            self._due[k] = self._busy[k] + self._period * max(1.0, cost[best] / before)
             if self._due[k] <= observation.iteration:
-                self._probe = _Probe(k, current, self._moved(current, int(units[best]), k), float(self._speeds.factor[k]))
+                self._probe = _Probe(k, current, self._moved(current, int(units[best]), k), float(speeds.factor[k]))
                 return self._probe.decision
         return None
 
@@ -201,10 +205,13 @@ class Assistants:
 
     def _worthwhile(self, current: Decision, proposal: Decision, before: float, seconds: FloatArray) -> float | None:
         """Return the seconds of an iteration under `proposal`, or None if it saves too little of `before`, those of `current`."""
-        after = expected_makespan(self._problem, proposal, seconds)
-        pause = migration(self._problem, current, proposal)[0]
+        problem = self._conditions.problem
+        if not fits(problem, proposal):
+            return None
+        after = expected_makespan(problem, proposal, seconds)
+        pause = migration(problem, current, proposal)[0]
         gains = after < before and after <= before * (1 - self.gain)
-        return after if gains and (before - after) * self.cooldown >= pause else None
+        return after if gains and np.isfinite(pause) and (before - after) * self.cooldown >= pause else None
 
     def _takers(self, use: FloatArray) -> Iterator[tuple[int, int]]:
         """Yield (resource, device) for each device that may take nodes of a resource, by increasing utilisation."""
@@ -225,10 +232,10 @@ class Assistants:
 
     def _fits(self, decision: Decision, units: IntArray, taker: int) -> BoolArray:
         """Return which units can run on a device, fit its memory and can move their weights there, [c]."""
-        problem, device = self._problem, devices_of(decision)
+        problem, device = self._conditions.problem, devices_of(decision)
         room = problem.cluster.memory_bytes[taker] * (1 + 1e-9) - memory.static(problem, decision)[taker]
         need = np.bincount(problem.unit, problem.static_bytes.sum(axis=1), problem.n_units)
-        stuck = ~np.isfinite(self._speeds.expected[:, taker])
+        stuck = ~np.isfinite(self._conditions.speeds.expected[:, taker])
         stuck |= (problem.cluster.route_bandwidth[device, taker] == 0) & (problem.graph.weight_bytes > 0)
         runs = np.bincount(problem.unit, stuck, problem.n_units) == 0
         return np.asarray(runs[units] & (need[units] <= room))
@@ -245,13 +252,13 @@ class Assistants:
         if len(new):
             device, targets = devices_of(decision), np.full(len(new), taker)
             known[new] = moved_makespans(
-                self._problem.arrays, self._sequence, seconds, device, self._member_ptr, self._members, new, targets
+                self._conditions.problem.arrays, self._sequence, seconds, device, self._member_ptr, self._members, new, targets
             )
         return known[units]
 
     def _round_trips(self, decision: Decision, taker: int) -> FloatArray:
         """Return the seconds to move the weights of each unit to `taker` and back; inf without paths, [n_units]."""
-        problem, device = self._problem, devices_of(decision)
+        problem, device = self._conditions.problem, devices_of(decision)
         weight, latency, bandwidth = problem.graph.weight_bytes, problem.cluster.route_latency, problem.cluster.route_bandwidth
         with np.errstate(divide="ignore", invalid="ignore"):
             there = latency[device, taker] + weight / bandwidth[device, taker]

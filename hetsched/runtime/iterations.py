@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol, Self
 import numpy as np
 
 from hetsched.arguments import checked
-from hetsched.arrays import FloatArray, Frozen, IntArray
+from hetsched.arrays import Columns, FloatArray, Frozen, IntArray
 from hetsched.costs.timeline import Timeline
 from hetsched.errors import InvalidArgument, InvalidProblem, InvalidSchedule, UnsupportedFeature
 from hetsched.problem.problem import Problem
@@ -33,6 +33,11 @@ class Observation(NamedTuple):
     """Seconds that each device sent or received tensors, the longer of the two, [K]."""
     seconds: float
     """Seconds from the start of the iteration to its last finish."""
+    transfers: Columns | None = None
+    """Columns `edge` and `seconds`: the time of transfers that was observed, each from the device of its producer to that of its
+    consumer; None if none was."""
+    memory_bytes: FloatArray | None = None
+    """Capacity of each device, [K]; None if it was not observed."""
 
     @property
     def device(self) -> IntArray:
@@ -43,6 +48,8 @@ class Observation(NamedTuple):
     @checked
     def of_timeline(cls, iteration: int, decision: Decision, timeline: Timeline) -> Self:
         """Return the measurements of a run by a decision of one batch per task; messages for several tasks count once.
+
+        The transfers are those whose end was seen; the capacity of devices is not observed.
 
         Raises
         ------
@@ -65,7 +72,8 @@ class Observation(NamedTuple):
         moving = (transfers.finish - transfers.start)[first]
         sent = np.bincount(batches.device[transfers.source[first]], moving, size)
         received = np.bincount(batches.device[transfers.target[first]], moving, size)
-        return cls(iteration, decision, task_seconds, np.maximum(sent, received), timeline.makespan)
+        seen = Columns(edge=transfers.edge[timeline.seen], seconds=(transfers.finish - transfers.start)[timeline.seen])
+        return cls(iteration, decision, task_seconds, np.maximum(sent, received), timeline.makespan, seen)
 
 
 class Runner(Protocol):
@@ -130,6 +138,8 @@ class Run(Frozen):
         Tasks that changed their device before the iteration.
     moved_bytes : float64 array [I]
         Bytes of their weights that were transferred; threads of an executor share them.
+    excess : float64 array [I, K]
+        Bytes by which a decision exceeded what a scenario left of each device's memory.
     decisions : mapping of int to Decision
         The decisions by their first iteration; the first decision has 0.
     thinking : float64 array [I]
@@ -143,6 +153,7 @@ class Run(Frozen):
     traffic: FloatArray
     moved: IntArray
     moved_bytes: FloatArray
+    excess: FloatArray
     decisions: Mapping[int, Decision]
     thinking: FloatArray = field(compare=False)
 
@@ -180,9 +191,11 @@ def iterate(
 
     Each iteration is one pass through the graph. Between two iterations the policy may replace the decision.
 
-    A simulated iteration is timed as by `simulate`, with durations changed by the scenario. The weights of tasks that
-    change their device are transferred one after another on each link and in parallel on different
-    links; the next iteration starts after the last of these transfers.
+    A simulated iteration is timed as by `simulate`, with durations and transfers changed by the scenario. The weights of tasks
+    that change their device are transferred one after another on each link and in parallel on different
+    links; the next iteration starts after the last of these transfers. A decision that no longer fits, because the scenario takes
+    memory, runs on in the same time, and `Run.excess` has the bytes; each new decision must fit the memory of the iteration
+    before it.
 
     An executor runs the module with one of the items in each iteration, and its results are dropped. It runs by the last
     decision afterwards. Meanwhile nothing else may replace its decision.
@@ -199,7 +212,7 @@ def iterate(
     policy : Policy, optional
         Default `Static`. It receives observations, but not the scenario.
     scenario : Scenario, optional
-        Of a simulation. Default: the durations of the problem.
+        Of a simulation. Default: durations, transfers and memory of the problem.
     items : iterable
         For an executor, of each iteration the positional arguments as a tuple, or the only one, as for `Executor.stream`.
 
@@ -211,7 +224,7 @@ def iterate(
         The first decision, or one of the policy, breaks a rule of the problem, including memory, or moves
         weights without a path.
     InvalidProblem
-        The number of iterations is below 1, or the scenario names an unknown device.
+        The number of iterations is below 1, or the scenario names an unknown device or takes memory that does not exist.
     InvalidArgument
         An executor without items or with a scenario, or a problem with items.
     """
@@ -227,21 +240,24 @@ def iterate(
             raise InvalidArgument("an executor needs items, its arguments in each iteration, and its speeds have no scenario")
         _check(problem.problem, iterations)
         engine, problem = _Execution(problem), problem.problem
-    engine.use(None, decision)
+    engine.use(None, decision, 0)
     policy.begin(problem, decision)
     size = (iterations, problem.n_devices)
     makespan, pause, moved_bytes, thinking = (np.zeros(iterations) for _ in range(4))
-    busy, traffic, moved = np.zeros(size), np.zeros(size), np.zeros(iterations, np.int64)
+    busy, traffic, excess, moved = np.zeros(size), np.zeros(size), np.zeros(size), np.zeros(iterations, np.int64)
     decisions = {0: decision}
     proposal, done = None, 0
     for t, item in zip(range(iterations), items, strict=False):
         if proposal is not None and proposal != decision:
             moved[t] = np.count_nonzero(devices_of(decision) != devices_of(proposal))
-            pause[t], moved_bytes[t] = engine.use(decision, proposal)
+            pause[t], moved_bytes[t] = engine.use(decision, proposal, t)
             decisions[t] = decision = proposal
         observation = engine.run(t, decision, item)
         makespan[t], traffic[t] = observation.seconds, observation.transfer_seconds
         busy[t] = np.bincount(observation.device, observation.task_seconds, problem.n_devices)
+        capacity = observation.memory_bytes
+        if capacity is not None and (capacity < problem.cluster.memory_bytes).any():
+            excess[t] = memory.over_capacity(problem, memory.static(problem, decision), capacity)
         before = time.perf_counter()
         proposal = policy.observe(observation)
         thinking[t] = time.perf_counter() - before
@@ -254,6 +270,7 @@ def iterate(
         traffic=traffic[:done],
         moved=moved[:done],
         moved_bytes=moved_bytes[:done],
+        excess=excess[:done],
         decisions=decisions,
         thinking=thinking[:done],
     )
@@ -265,18 +282,26 @@ class _Simulation:
     def __init__(self, problem: Problem, scenario: Scenario, iterations: int) -> None:
         self._problem, self._scenario = problem, scenario
         self._factors = scenario.factors(problem.cluster, iterations)
+        scenario.link_factors(problem.cluster, 0)  # raises an error for an unknown device
+        self._memory = scenario.memory_bytes(problem.cluster, 0)
 
-    def use(self, before: Decision | None, decision: Decision) -> tuple[float, float]:
-        """Take another decision; return the seconds and bytes of the migration."""
+    def use(self, before: Decision | None, decision: Decision, iteration: int) -> tuple[float, float]:
+        """Take another decision for an iteration; return the seconds and bytes of the migration."""
+        problem = self._problem
         if before is not None:
-            _check_paths(self._problem, before, decision)
-        self._timing = _timing(self._problem, decision)
-        return (0.0, 0.0) if before is None else migration(self._problem, before, decision)
+            _check_paths(problem, before, decision)
+        self._timing = _timing(problem, decision, problem.cluster.memory_bytes if before is None else self._memory)
+        if before is None:
+            return 0.0, 0.0
+        return migration(problem, before, decision, self._scenario.link_factors(problem.cluster, iteration))
 
     def run(self, iteration: int, decision: Decision, item: object) -> Observation:
         """Return the observation of an iteration."""
+        cluster = self._problem.cluster
         noise = self._scenario.noise_of(iteration, self._problem.n_tasks)
-        return _pass(self._timing, self._factors[iteration], noise, iteration)
+        self._memory = self._scenario.memory_bytes(cluster, iteration)
+        observation = _pass(self._timing, self._factors[iteration], self._scenario.link_factors(cluster, iteration), noise, iteration)
+        return observation._replace(memory_bytes=self._memory)
 
 
 class _Execution:
@@ -285,9 +310,9 @@ class _Execution:
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
 
-    def use(self, before: Decision | None, decision: Decision) -> tuple[float, float]:
+    def use(self, before: Decision | None, decision: Decision, iteration: int) -> tuple[float, float]:
         """Take another decision; return the seconds that takes, and the bytes of weights transferred: none between threads."""
-        _timing(self._runner.problem, decision)
+        _timing(self._runner.problem, decision, self._runner.problem.cluster.memory_bytes)
         start = time.perf_counter()
         self._runner.replace(decision)
         return time.perf_counter() - start, 0.0
@@ -312,14 +337,24 @@ def expected_makespan(problem: Problem, decision: Decision, seconds: FloatArray)
     return float((timing.starts(duration)[0] + duration).max(initial=0.0))
 
 
-def migration(problem: Problem, before: Decision, after: Decision) -> tuple[float, float]:
-    """Return the seconds and bytes of moving the weights between two decisions; inf seconds without a path."""
+def migration(problem: Problem, before: Decision, after: Decision, factor: FloatArray | None = None) -> tuple[float, float]:
+    """Return the seconds and bytes of moving the weights between two decisions; inf seconds without a path.
+
+    `factor` [K, K] multiplies the seconds of transfers.
+    """
     h, k, weight = devices_of(before), devices_of(after), problem.graph.weight_bytes
     moving = np.flatnonzero((h != k) & (weight > 0))
     h, k, weight = h[moving], k[moving], weight[moving]
     with np.errstate(divide="ignore"):
         seconds = problem.cluster.route_latency[h, k] + weight / problem.cluster.route_bandwidth[h, k]
+    if factor is not None:
+        seconds = seconds * factor[h, k]
     return float(np.bincount(h * problem.n_devices + k, seconds).max(initial=0.0)), float(weight.sum())
+
+
+def fits(problem: Problem, decision: Decision) -> bool:
+    """Return whether a decision fits the memory."""
+    return not memory.over_capacity(problem, memory.static(problem, decision)).any()
 
 
 def _check_paths(problem: Problem, before: Decision, after: Decision) -> None:
@@ -347,28 +382,31 @@ def _check(problem: Problem, iterations: int) -> None:
         raise InvalidProblem(f"iterations is {iterations!r}; it must be 1 or more")
 
 
-def _timing(problem: Problem, decision: Decision) -> TimedDecision:
-    """Return the decision prepared for timing; raise an error if it exceeds memory."""
+def _timing(problem: Problem, decision: Decision, capacity: FloatArray) -> TimedDecision:
+    """Return the decision prepared for timing; raise an error if it exceeds the capacity of a device, [K]."""
     timing = TimedDecision(problem, decision)
     needed = memory.static(problem, decision)
-    over = memory.over_capacity(problem, needed)
+    over = memory.over_capacity(problem, needed, capacity)
     if over.any():
         k = int(over.argmax())
         raise InvalidSchedule(
             f"the decision needs {needed[k]:.6g} bytes on {problem.cluster.names[k]!r}, which has "
-            f"{problem.cluster.memory_bytes[k]:.6g}; place fewer tasks there"
+            f"{capacity[k]:.6g}; place fewer tasks there"
         )
     return timing
 
 
-def _pass(timing: TimedDecision, factor: FloatArray, noise: FloatArray, iteration: int) -> Observation:
-    """Return the observation of one iteration; `factor` [K] and `noise` [n] multiply the problem's durations."""
+def _pass(timing: TimedDecision, factor: FloatArray, links: FloatArray, noise: FloatArray, iteration: int) -> Observation:
+    """Return the observation of one iteration; `factor` [K] and `noise` [n] multiply durations, `links` [K, K] transfers."""
     decision, arcs, size = timing.decision, timing.arcs, len(factor)
     duration = timing.duration * factor[decision.device] * noise[decision.task]
-    start, _ = timing.starts(duration)
+    seconds = arcs.seconds * links[decision.device[arcs.source], decision.device[arcs.target]]
+    start, _ = timing.starts(duration, seconds)
     task_seconds = np.empty(len(duration))
     task_seconds[decision.task] = duration
-    moving = arcs.seconds * arcs.moving
+    moving = seconds * arcs.moving
     sent = np.bincount(decision.device[arcs.source], moving, size)
     received = np.bincount(decision.device[arcs.target], moving, size)
-    return Observation(iteration, decision, task_seconds, np.maximum(sent, received), float((start + duration).max(initial=0.0)))
+    observed = Columns(edge=arcs.edge[arcs.moving], seconds=seconds[arcs.moving])
+    last = float((start + duration).max(initial=0.0))
+    return Observation(iteration, decision, task_seconds, np.maximum(sent, received), last, observed)

@@ -1,25 +1,26 @@
-"""Solving again after changes of device speeds: the baseline of the assistants."""
+"""Solving again after changes of devices and links: the baseline of the assistants."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 from hetsched.arguments import checked
 from hetsched.errors import InvalidProblem
 from hetsched.problem.problem import Problem
-from hetsched.runtime.iterations import Observation, expected_makespan, migration
-from hetsched.runtime.speeds import Speeds
+from hetsched.runtime.iterations import Observation, expected_makespan, fits, migration
+from hetsched.runtime.speeds import Conditions
 from hetsched.schedule.decision import Decision
 from hetsched.solving import solve
 
 
 class Resolve:
-    """Solve the problem again, with the observed speeds, whenever these have drifted.
+    """Solve the problem again, with the observed speeds and capacities, whenever these have changed.
 
     The solver starts from the current decision, so its answer is never worse. The answer is used if it saves
-    more in `repay` iterations than its migration takes. The simulated time excludes that of the solver, which is
-    in `Run.thinking`.
+    more in `repay` iterations than its migration takes, or if the current decision no longer fits the memory. The
+    simulated time excludes that of the solver, which is in `Run.thinking`.
 
     Parameters
     ----------
@@ -59,27 +60,27 @@ class Resolve:
     @checked
     def begin(self, problem: Problem, decision: Decision) -> None:
         """Reset the state, with the speeds of the problem."""
-        self._problem = problem
-        self._speeds = Speeds(problem, window=self.window, drift=self.drift)
+        self._conditions = Conditions(problem, window=self.window, drift=self.drift)
 
     @checked
     def observe(self, observation: Observation) -> Decision | None:
         """Return a better decision for the observed speeds if they have drifted, else None."""
-        if not self._speeds.observe(observation):
+        if not self._conditions.observe(observation):
             return None
-        problem, current = self._problem, observation.decision
-        changed = problem.replace(durations=problem.durations * self._speeds.factor[:, None])
+        problem, current = self._conditions.problem, observation.decision
+        still_fits = fits(problem, current)
         solution = solve(
-            changed,
+            problem,
             self.method,
             time_limit=self.time_limit,
             evaluations=self.evaluations,
             seed=self.seed,
             options=self.options,
-            start=current,
+            start=current if still_fits else None,
         )
         if solution.schedule is None:
             return None
         proposal = solution.schedule.decision
-        saved = expected_makespan(problem, current, self._speeds.seconds) - solution.schedule.makespan
-        return proposal if saved * self.repay > migration(problem, current, proposal)[0] else None
+        pause = migration(problem, current, proposal)[0]
+        saved = expected_makespan(problem, current, self._conditions.speeds.seconds) - solution.schedule.makespan
+        return proposal if math.isfinite(pause) and (not still_fits or saved * self.repay > pause) else None

@@ -128,10 +128,10 @@ def needed(problem: Problem, schedule: Schedule) -> FloatArray:
     return size
 
 
-def over_capacity(problem: Problem, needed: FloatArray) -> FloatArray:
+def over_capacity(problem: Problem, needed: FloatArray, capacity: FloatArray | None = None) -> FloatArray:
     """Return the bytes by which each device exceeds its capacity, [K]; 0 if it does not.
 
-    The tolerance is 1e-9 of the capacity, as in ``verify``.
+    The tolerance is 1e-9 of the capacity, as in ``verify``; `capacity` [K] replaces that of the problem.
     """
-    capacity = problem.cluster.memory_bytes
+    capacity = problem.cluster.memory_bytes if capacity is None else capacity
     return np.where(needed > capacity * (1 + 1e-9), needed - capacity, 0.0)

@@ -94,20 +94,19 @@ class TimedDecision:
         if problem.links.contended and decision.transfer_order is not None:
             self._next_arc = _next_arcs(problem, decision, self.arcs)
 
-    def starts(self, duration: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the starts of batches [m] and arcs [x] if the batches take `duration` [m] seconds.
+    def starts(self, duration: FloatArray, seconds: FloatArray | None = None) -> tuple[FloatArray, FloatArray]:
+        """Return the starts of batches [m] and arcs [x] if they take `duration` [m] and `seconds` [x], by default those of the problem.
 
-        Batches of zero length in the problem must have zero length here. Raises `InvalidSchedule` if the decision deadlocks.
+        What has zero length in the problem must have zero length here. Raises `InvalidSchedule` if the decision deadlocks.
         """
         from hetsched.schedule import kernels
 
         problem, decision, arcs = self.problem, self.decision, self.arcs
+        seconds = arcs.seconds if seconds is None else seconds
         if problem.links.contended and decision.transfer_order is None and arcs.moving.any():
-            start, arc_start = kernels.first_come_first_served(
-                duration, decision.device, arcs.source, arcs.target, arcs.seconds, problem.links
-            )
+            start, arc_start = kernels.first_come_first_served(duration, decision.device, arcs.source, arcs.target, seconds, problem.links)
         else:
-            start, arc_start = kernels.earliest(duration, self._following, arcs.source, arcs.target, arcs.seconds, self._next_arc)
+            start, arc_start = kernels.earliest(duration, self._following, arcs.source, arcs.target, seconds, self._next_arc)
         stuck = np.isnan(np.concatenate([start, arc_start]))
         if stuck.any():
             _refuse_deadlock(problem, decision, arcs, self._following, self._next_arc, stuck)

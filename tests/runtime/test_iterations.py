@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import hetsched as hs
 from hetsched.problem.links import UNCONTENDED
-from hetsched.runtime import Interference, Observation, Scenario, SlowDown, Static, iterate
+from hetsched.runtime import Interference, LessMemory, Observation, Scenario, SlowDown, SlowLink, Static, iterate
 from hetsched.runtime.iterations import devices_of
 from hetsched.schedule import memory
 from hetsched.testing import decisions, problems
@@ -51,6 +51,25 @@ def test_a_slow_down_is_a_problem_with_longer_durations(case: tuple[hs.Problem, 
     longer = problem.replace(durations=problem.durations * np.array(factors)[: problem.n_devices, None])
     makespans = [hs.simulate(problem, decision).makespan, hs.simulate(longer, decision).makespan]
     assert run.seconds.tolist() == [makespans[t >= start] for t in range(3)]
+
+
+@given(placed(n_devices=3), st.lists(FACTORS, min_size=3, max_size=3), st.lists(FACTORS, min_size=3, max_size=3))
+def test_an_iteration_is_the_schedule_of_the_scenario_s_problem(
+    case: tuple[hs.Problem, hs.Decision], factors: list[float], links: list[float]
+) -> None:
+    problem, decision = case
+    names = problem.cluster.names
+    slow = [SlowDown(name, factor, 1) for name, factor in zip(names, factors, strict=True)]
+    pairs = [SlowLink(names[h], names[k], factor, 2, 3) for (h, k), factor in zip(((0, 1), (1, 0), (2, 1)), links, strict=True)]
+    scenario = Scenario(slow, slow_links=pairs)
+    run = iterate(problem, decision, 4, scenario=scenario)
+    for t in range(4):
+        present = scenario.problem(problem, t)
+        schedule = hs.simulate(present, decision)
+        assert run.makespan[t] == pytest.approx(schedule.makespan)
+        assert run.busy[t] == pytest.approx(schedule.busy_time)
+        assert hs.verify(present, schedule) == []
+    assert scenario.problem(problem, 0) is problem
 
 
 @given(placed(communication=st.sampled_from(UNCONTENDED)), st.lists(FACTORS, min_size=3, max_size=3), st.integers(0, 2))
@@ -112,6 +131,45 @@ def test_a_migration_takes_the_time_its_weights_travel() -> None:
     np.testing.assert_allclose(run.utilisation, [[3 / 7, 2 / 7], [4 / 17, 6 / 17], [4 / 12, 6 / 12]])
     assert list(run.decisions) == [0, 1]
     assert repr(run) == "<Run of 3 iterations in 36 s, 2 migrations>"
+
+
+def test_a_slow_link_delays_its_tensors_and_weights_only() -> None:
+    problem, decision = chain()
+    policy = Once(hs.Decision.from_assignment(problem, {"a": "d1", "b": "d0"}))
+    slow = Scenario(slow_links=[SlowLink("d0", "d1", 3.0, 1), SlowLink("d0", "d1", 2.0, 2)])
+    run = iterate(problem, decision, 3, policy=policy, scenario=slow)
+    assert run.pause.tolist() == [0, 3 * (1 + 8 / 2), 0]
+    assert run.makespan.tolist() == [3 + 2 + 2, 6 + 2 + 4, 6 + 2 + 4]
+    still = iterate(problem, decision, 3, scenario=slow)
+    assert still.makespan.tolist() == [3 + 2 + 2, 3 + 6 + 2, 3 + 12 + 2]
+    assert still.traffic.tolist() == [[2, 2], [6, 6], [12, 12]]
+
+
+def test_a_decision_that_no_longer_fits_runs_on_and_its_excess_is_recorded() -> None:
+    problem, decision = chain()
+    problem = problem.replace(cluster=hs.Cluster([hs.Device("d0", memory_bytes=20), "d1"], bandwidth=2, latency=1))
+    less = Scenario(less_memory=[LessMemory("d0", 8.0, 1), LessMemory("d0", 6.0, 2, 3), LessMemory("d0", 20.0, 3)])
+    run = iterate(problem, decision, 4, scenario=less)
+    assert run.excess.tolist() == [[0, 0], [0, 0], [4, 0], [10, 0]]  # 8 bytes of weights and 2 of output
+    assert run.makespan.tolist() == [7] * 4
+    assert less.problem(problem, 2).cluster.memory_bytes.tolist() == [6, np.inf]
+    both = hs.Decision.whole(problem, [0, 0], [0, 1])  # needs 16
+    assert iterate(problem, decision, 3, policy=Once(both), scenario=less).excess[:, 0].tolist() == [0, 4, 10]
+    with pytest.raises(hs.InvalidSchedule, match="the decision needs 16 bytes on 'd0', which has 12; place fewer tasks there"):
+        iterate(problem, decision, 3, policy=Once(both), scenario=Scenario(less_memory=[LessMemory("d0", 8.0)]))
+
+
+def test_a_policy_observes_transfers_and_memory() -> None:
+    problem, decision = chain()
+    problem = problem.replace(cluster=hs.Cluster([hs.Device("d0", memory_bytes=20), "d1"], bandwidth=2, latency=1))
+    policy = Once(decision)
+    scenario = Scenario(slow_links=[SlowLink("d0", "d1", 3.0, 1)], less_memory=[LessMemory("d0", 8.0, 1)])
+    iterate(problem, decision, 2, policy=policy, scenario=scenario)
+    for observation, seconds, room in zip(policy.observations, (2, 6), (20, 12), strict=True):
+        assert observation.transfers is not None
+        assert (observation.transfers.edge.tolist(), observation.transfers.seconds.tolist()) == ([0], [seconds])
+        assert observation.memory_bytes is not None
+        assert observation.memory_bytes.tolist() == [room, np.inf]
 
 
 def test_weights_between_one_pair_of_devices_follow_one_another() -> None:
@@ -180,6 +238,17 @@ print("Program" in dir(hs.runtime), hasattr(hs.runtime, "frobnicate"))
         (lambda: SlowDown("gpu", 0.0), "the slow-down of 'gpu' has factor 0.0; it must be finite and above 0"),
         (lambda: SlowDown("gpu", 2.0, 9, 3), "the slow-down of 'gpu' lasts from iteration 9 to 3; it must begin at 0 or later"),
         (lambda: SlowDown("gpu", 2.0, -1), "lasts from iteration -1 to None"),
+        (lambda: SlowLink("a", "b", 0.0), "the slow link from 'a' to 'b' has factor 0.0; it must be finite and above 0"),
+        (lambda: SlowLink("a", "b", 2.0, 9, 3), "the slow link from 'a' to 'b' lasts from iteration 9 to 3; it must begin at 0 or later"),
+        (lambda: SlowLink("a", "a", 2.0), "the slow link from 'a' to 'a' is within one device, where nothing is transferred; name two"),
+        (lambda: LessMemory("a", -1.0), "taken_bytes of 'a' is -1.0; it must be finite and at least 0"),
+        (lambda: LessMemory("a", 1.0, 9, 3), "the loss of memory of 'a' lasts from iteration 9 to 3; it must begin at 0 or later"),
+        (lambda: iterate(*chain(), scenario=Scenario(slow_links=[SlowLink("d0", "x", 2.0)])), "a slow link names 'x', which is not a"),
+        (lambda: iterate(*chain(), scenario=Scenario(less_memory=[LessMemory("x", 2.0)])), "a loss of memory names 'x', which is not a"),
+        (
+            lambda: iterate(*chain(), scenario=Scenario(less_memory=[LessMemory("d0", 2.0)])),
+            "2 bytes are taken from 'd0', which has inf; take at most its capacity, which must be limited",
+        ),
         (lambda: Interference(rate=2.0), r"rate of the interference is 2.0; it must be a probability in \[0, 1\]"),
         (lambda: Interference(share=1.0), r"share of the interference is 1.0; it must be a share of the device in \[0, 1\)"),
         (lambda: Interference(length=0.5), "length of the interference is 0.5; it must be a finite number of iterations of at least 1"),
