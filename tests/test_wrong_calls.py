@@ -805,6 +805,7 @@ SELVES: dict[str, Callable[[], Any]] = {
     "Module": module_of_series,
     "Series": series,
     "Assistants": lambda: begun(hs.runtime.Assistants()),
+    "SearchingAssistants": lambda: begun(hs.runtime.SearchingAssistants()),
     "Resolve": lambda: begun(hs.runtime.Resolve("heft")),
     "Static": hs.runtime.Static,
     "Interference": hs.runtime.Interference,

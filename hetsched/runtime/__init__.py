@@ -16,6 +16,7 @@ from hetsched.runtime.iterations import Observation, Policy, Run, Runner, Static
 from hetsched.runtime.plan import Plan
 from hetsched.runtime.resolving import Resolve
 from hetsched.runtime.scenario import Interference, LessMemory, Scenario, SlowDown, SlowLink
+from hetsched.runtime.searching import SearchingAssistants
 from hetsched.runtime.tags import Tag, tags
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ __all__ = [
     "Run",
     "Runner",
     "Scenario",
+    "SearchingAssistants",
     "SlowDown",
     "SlowLink",
     "StagedProgram",
