@@ -67,7 +67,8 @@ class Assistants:
     hardly any is busy for 95 % of an iteration, even if the work is distributed unevenly.
 
     *Estimates* are the problem's durations times a factor for each device, observed from its tasks, timed as a schedule whose
-    tasks on each device are in the order of the first schedule's starts.
+    tasks on each device are in the order of the first schedule's starts; likewise transfers, with a factor for each link. If others
+    take memory of a device, it takes no nodes that no longer fit, and keeps those that it has.
 
     *No thrashing.* Nodes move, or return, only if that shortens the estimated iteration by `gain`, and estimates change
     only if speeds drift: with constant speeds, after they are estimated, every change shortens the estimate, so that the
@@ -85,7 +86,7 @@ class Assistants:
     ----------
     S. Tavarageri, S. Sridharan, B. Kaul, "Automatic model parallelism for deep neural networks with compiler and
     hardware support", 2019, section 3. The paper, which has gamma 0.5, leaves open which nodes a device offers and takes; gain,
-    cool-down, the return to the first decision, probes and the estimates are additions.
+    cool-down, the return to the first decision, probes and the estimates are additions. `SearchingAssistants` are ours altogether.
     """
 
     @checked

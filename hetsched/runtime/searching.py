@@ -43,8 +43,8 @@ class SearchingAssistants(Assistants):
     Parameters
     ----------
     evaluations : int
-        Of tabu search after each iteration: each removes a task and looks at all its places. Annealing makes several changes in the
-        time of one.
+        Of tabu search after each iteration: each removes a task and looks at all its places, in time proportional to the tasks and
+        edges. Annealing makes several changes in the time of one.
     rounds : int
         Iterations.
     gain : float
@@ -82,10 +82,13 @@ class SearchingAssistants(Assistants):
 
     @checked
     def begin(self, problem: Problem, decision: Decision) -> None:
-        """Reset the state, and estimate the problem's durations."""
+        """Reset the state, estimate the problem's durations, and compile or load the kernels of the search."""
         super().begin(problem, decision)
         self._searched = problem
         self._search: _Search | None = None
+        rehearsal = self._new_search(decision, self._conditions.speeds.seconds)  # has the kernels compiled before they are needed
+        if rehearsal is not None and rehearsal.rounds:
+            rehearsal.advance(2)
 
     def _rebalanced(self, observation: Observation, before: float, seconds: FloatArray) -> Decision | None:
         """Return the best decision of the search so far if it is worth its migration, else None."""

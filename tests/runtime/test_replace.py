@@ -14,7 +14,7 @@ import hetsched as hs
 
 torch = pytest.importorskip("torch")
 
-from hetsched.runtime import Assistants, Executor, Observation, Resolve, iterate  # noqa: E402
+from hetsched.runtime import Assistants, Executor, Observation, Resolve, SearchingAssistants, iterate  # noqa: E402
 from hetsched.runtime.executor import KEPT_PLANS  # noqa: E402
 from hetsched.testing import decisions  # noqa: E402
 from hetsched.testing.profiles import examples  # noqa: E402
@@ -69,12 +69,17 @@ def expected_of(module, args):
 
 
 @pytest.mark.filterwarnings("ignore:the tasks take")
-@given(drawn=programs(), count=st.integers(1, 3), policy=st.integers(0, 2), seed=st.integers(0, 99), copies=st.booleans())
+@given(drawn=programs(), count=st.integers(1, 3), policy=st.integers(0, 3), seed=st.integers(0, 99), copies=st.booleans())
 @examples(20)
 def test_results_are_the_module_s_whatever_a_policy_decides(drawn, count, policy, seed, copies):
     module, program, _ = drawn
     problem = hs.Problem(program.graph, cluster(count), durations=np.full((program.graph.n_tasks, count), 1e-5))
-    make = (lambda: Wanders(seed), lambda: Assistants(cooldown=1, window=1), lambda: Resolve("heft", evaluations=3, window=1))
+    make = (
+        lambda: Wanders(seed),
+        lambda: Assistants(cooldown=1, window=1),
+        lambda: SearchingAssistants(evaluations=20, window=1),
+        lambda: Resolve("heft", evaluations=3, window=1),
+    )
     args = arguments(1)
     decision = hs.Decision.whole(problem, np.zeros(problem.n_tasks, int), program.graph.topological_order)
     devices = dict.fromkeys(problem.cluster.names, 1)
