@@ -1,4 +1,4 @@
-"""Stages measured on the machine at hand, and run."""
+"""Stages measured on this machine, and run."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def report(rows: Sequence[Row], setting: Setting) -> Report:
 
 MEASURED = Item(
     "measured",
-    "Stages measured on the machine at hand",
+    "Stages measured on this machine",
     "the device is a GPU of this machine if there is one, else its CPU, on which groups run on threads; of the paper's networks only "
     "SqueezeNet, "
     "and GoogLeNet. Medians and quartiles of complete runs; a stage that is measured alone finds its data in the caches, so that the sum "

@@ -132,7 +132,7 @@ def _claims(ours: dict[str, list[list[float]]], held: dict[authors.Cell, float])
         device,
         Verdict.UNSEEN,
         f"on a V100 the authors measured {SPECIALISED['1'][1]} and {SPECIALISED['k80'][1]} ms, on a K80 {K80['k80']} and {K80['v100']} ms; "
-        "no K80 is here, and the model has no constants for it. `benchmarks/gpu.py` measures on a GPU at hand",
+        "no K80 is here, and the model has no constants for it. Where there is a GPU, `benchmarks/gpu.py` measures",
     )
     if not ours or not held:
         return [*(Claim(text, Verdict.UNSEEN, "not measured; it needs the authors' schedules, `--data`") for text in (best, gain)), k80]

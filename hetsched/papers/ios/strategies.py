@@ -120,7 +120,7 @@ def report_14(rows: Sequence[Row], setting: Setting) -> Report:
         speeds = {row["network"]: _speeds(row)["both"] for row in rows}
         reason = (
             f"the model, whose constants are a V100's, makes IOS-Both {_listed(speeds)} times as fast as sequential; the constants of one "
-            "GPU are not another's. On a GPU at hand `benchmarks/gpu.py` measures"
+            "GPU are not another's. Where there is a GPU, `benchmarks/gpu.py` measures"
         )
     return Report([Table(_HEAD, _lines(rows))], [Claim(text, Verdict.UNSEEN, reason)])
 
