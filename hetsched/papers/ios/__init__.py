@@ -43,11 +43,9 @@ UNSEEN = [
         ),
         (
             "IOS is faster than kernels tuned by TVM on Inception-v3 and SqueezeNet, slower on RandWire and NASNet, and takes 3 GPU hours "
-            "for "
-            "the four networks instead of 208 (Figure 12)",
+            "for the four networks instead of 208 (Figure 12)",
             "it needs a V100 and TVM's compiler; the logs that the authors published have the best kernels only, not the time of tuning. "
-            "The cost of the "
-            "search alone is the item search-cost",
+            "The cost of the search alone is the item search-cost",
         ),
         (
             "ResNet-34 and ResNet-50 gain 2 to 5 % by running the convolutions of their short-cuts in parallel (section 5)",

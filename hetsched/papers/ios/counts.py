@@ -162,8 +162,7 @@ FIGURE_1 = Item(
     "figure-1",
     "Figure 1: work of a convolution over the years",
     "only the convolutions, of VGG-16 and NASNet-A large; the paper does not say which VGG it counts. The peaks of GPUs that it draws are "
-    "those of "
-    "data sheets.",
+    "those of data sheets.",
     convolution_cases,
     convolution_report,
     time="seconds",

@@ -105,10 +105,8 @@ MEASURED = Item(
     "measured",
     "Stages measured on this machine",
     "the device is a GPU of this machine if there is one, else its CPU, on which groups run on threads; of the paper's networks only "
-    "SqueezeNet, "
-    "and GoogLeNet. Medians and quartiles of complete runs; a stage that is measured alone finds its data in the caches, so that the sum "
-    "over "
-    "stages is less.",
+    "SqueezeNet, and GoogLeNet. Medians and quartiles of complete runs; a stage that is measured alone finds its data in the caches, so "
+    "that the sum over stages is less.",
     cases,
     report,
     needs=(("torch", "torch"),),

@@ -146,8 +146,7 @@ def _trade(rows: Sequence[Row]) -> Claim:
     held = all(a["stages"] < b["stages"] and a["seconds"] >= b["seconds"] for a, b in neighbours)
     reason = "; ".join(
         f"{name}: from r = 1, s = 3 to r = 3, s = 8 {b['stages'] / a['stages']:.1f} times the stages, and "
-        f"{100 * (1 - b['seconds'] / a['seconds']):.1f} % "
-        "less latency"
+        f"{100 * (1 - b['seconds'] / a['seconds']):.1f} % less latency"
         for name, (a, b) in ends.items()
     )
     return Claim.decided(text, held, f"{reason}; that more stages are never worse is true of any optimum")
@@ -210,9 +209,8 @@ def _within(text: str, took: dict[str, float], most: dict[str, int]) -> Claim:
 
 _COST = (
     f"The authors' search measures each stage it asks for, {RUNS} runs, and their seconds are those of measuring and of a program in "
-    "Python. "
-    "Here the stages of the search are counted, and those of them that the authors' program finds, see Table 1; what so many runs of each "
-    "would take by the model, without preparing them; and the CPU time of the search on one core with the model's costs."
+    "Python. Here the stages of the search are counted, and those of them that the authors' program finds, see Table 1; what so many runs "
+    "of each would take by the model, without preparing them; and the CPU time of the search on one core with the model's costs."
 )
 
 FIGURE_9_ITEM = Item(

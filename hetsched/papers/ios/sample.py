@@ -67,8 +67,7 @@ def report(rows: Sequence[Row], setting: Setting) -> Report:
     """Return the stages, and the totals beside the paper's."""
     texts = (
         "On a small network the sequential and the greedy schedule are slow, 0.48 and 0.37 ms, and use 48 to 62 % of a V100's peak; IOS "
-        "takes "
-        "0.33 ms and uses 70 %",
+        "takes 0.33 ms and uses 70 %",
         "IOS has 58 % more active warps than the sequential schedule on average (Figure 8)",
     )
     if not rows:

@@ -87,10 +87,8 @@ def report(rows: Sequence[Row], setting: Setting) -> Report:
         notes.append(
             f"Cells held out of their fit: median error {percent(sorted(misses)[len(misses) // 2])}, largest {percent(max(misses))}. Of "
             f"{len(pairs)} pairs of the authors' schedules that differ by {percent(MEASURED_APART)} or more at one batch size, "
-            f"{sum(pairs)} are in "
-            "the "
-            f"order that was measured. The constants of the first fit are the defaults of `Contention`, whose error is that of its held "
-            "cells."
+            f"{sum(pairs)} are in the order that was measured. The constants of the first fit are the defaults of `Contention`, whose "
+            "error is that of its held cells."
         )
     return Report(tables, _claims(ours, held), notes)
 
@@ -111,7 +109,9 @@ def _authors_table(held: dict[authors.Cell, float]) -> Table:
     shown = {cell: f"{held[cell]:.2f} / {ms:.2f} ({100 * (held[cell] / ms - 1):+.1f} %)" for cell, ms in measured.items() if cell in held}
     lines = [[name, *(shown.get((name, batch), "") for batch in batches)] for name in (*SPECIALISED, "sequential")]
     head = ("made for", *(f"run at batch {batch}" for batch in batches))
-    return Table(head, lines, "The authors' schedules: milliseconds by the fit that has not seen the cell / measured by them")
+    return Table(
+        head, lines, "The authors' schedules: milliseconds by the fit that has not seen the cell (sequential: both have) / measured by them"
+    )
 
 
 def _pairs(made: dict[authors.Cell, float]) -> list[bool]:
@@ -152,9 +152,8 @@ def _claims(ours: dict[str, list[list[float]]], held: dict[authors.Cell, float])
         Claim(
             gain,
             Verdict.HELD if gains else Verdict.UNSEEN,
-            f"the authors' schedules up to {theirs:.2f} times by the fit that has not seen them, ours up to {most:.2f} times; devices were "
-            "not "
-            "compared",
+            f"the authors' schedules up to {theirs:.2f} times by the fit that has not seen them, ours up to {most:.2f} times; devices "
+            "were not compared",
         ),
         k80,
     ]
@@ -261,9 +260,8 @@ _NEEDS = "The authors' schedules are read from `--data`, the folder `schedules` 
 TABLE_3 = Item(
     "table-3",
     "Table 3: schedules of Inception-v3 made for one batch size and run on another",
-    "times are not measured here but fitted to what the authors measured on a V100: the constants of the contention model twice, each time "
-    "to "
-    "half of the cells of their table. Their schedules have times of the fit that has not seen the cell, and our schedules are "
+    "times are not measured here but fitted to what the authors measured on a V100: the constants of the contention model twice, each "
+    "time to half of the cells of their table. Their schedules have times of the fit that has not seen the cell, and our schedules are "
     f"made by one fit and run on times of the other. {_NEEDS}",
     cases,
     report,

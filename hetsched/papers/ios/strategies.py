@@ -79,9 +79,8 @@ def _best(rows: Sequence[Row], off: float) -> Claim:
     margins = {name: own["both"] / max(own["sequential"], own["greedy"]) for name, own in speeds.items()}
     reason = (
         f"under a cost no schedule is better than its optimum, so what is seen is by how much: {_listed(margins)} times the better of "
-        f"sequential and greedy, where the model is off by up to {percent(off)}; IOS-Merge and IOS-Parallel are special cases of it, equal "
-        "to "
-        "it on some networks here and in the paper"
+        f"sequential and greedy, where the model is off by up to {percent(off)}; IOS-Merge and IOS-Parallel are special cases of it, "
+        "equal to it on some networks here and in the paper"
     )
     return _complete(text, rows, NETWORKS) or _by_model(text, min(margins.values()) > 1 + off, off, reason)
 
