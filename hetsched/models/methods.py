@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hetsched.analysis.model_size import columns_up_to
@@ -22,6 +25,8 @@ DIVIML = "DiviML, equations (1) to (7)"
 MOIRAI = "Moirai, equations (4) to (8)"
 PESTO = "U. U. Hafeez et al., Middleware 2021"
 GETF = "Y. Su, X. Ren, S. Vardi, A. Wierman, 2020"
+IGNORING = 0.25
+"""Share of the time in which contention is ignored, for a bound."""
 STATIC = Supports(memory=("static",))
 ONE_STATIC = Supports(inputs="one", memory=("static",))
 
@@ -55,13 +60,14 @@ def _solve(
     upper: float = math.inf,
     symmetry: str | None = None,
     faithful: bool = False,
+    relax: Callable[[], None] | None = None,
 ) -> None:
     """Solve a formulation of the problem; schedules of list schedulers are offered first and tighten its windows.
 
-    Unsupported settings are refused before any work.
+    Unsupported settings are refused before any work. After the list schedulers `relax` may bound the makespan; the bound is a row.
     """
     from hetsched.compiled import NotCompiled, kernels_in_time
-    from hetsched.models.formulation import quick
+    from hetsched.models.formulation import SLACK, quick
     from hetsched.models.redundant import check_criterion
 
     kind.check(problem, faithful=faithful)
@@ -74,13 +80,33 @@ def _solve(
     if start.schedule is not None and start.makespan < best and start.makespan <= upper:
         with monitor.as_source(start.method):
             monitor.offer(start.schedule.decision)
+    if relax is not None:
+        relax()
+        best = math.inf if monitor.best is None else monitor.best.makespan
+        if monitor.should_stop:
+            return
     shortest = min(best, start.makespan, upper)
     try:
         with kernels_in_time(monitor.time_left):
             formulation = kind(problem, faithful=faithful, upper=shortest, symmetry=symmetry, deadline=monitor.deadline)
     except NotCompiled:
         raise OutOfTime("there was no time to compile the kernels of windows; `hetsched prepare` does it once for all") from None
+    if relax is not None and math.isfinite(monitor.bound.value):
+        least = min(monitor.bound.value, formulation.upper) * (1 - SLACK) * formulation.second
+        formulation.model.add(formulation.objective.expression >= least, tag="bound", cut=True)
     formulation.run(monitor, solver, settings, start=monitor.best)
+
+
+def _ignore_contention(problem: Problem, monitor: Monitor, method: str, options: Mapping[str, Any]) -> None:
+    """Solve the problem without contention in a share of the time: a smaller model, whose bound holds and whose devices may be good."""
+    free = problem.replace(communication="delay")
+    solution = monitor.subsolve(free, method, time_limit=monitor.time_limit(IGNORING), start=monitor.best, options=options)
+    bound = solution.proof
+    if bound.value > 0:
+        monitor.raise_bound(replace(bound, name=f"{bound.name} without contention"))
+    if solution.schedule is not None:
+        with monitor.as_source(f"{method} without contention"):
+            monitor.offer(solution.schedule.decision)
 
 
 def _by_solver(backend: BackendInfo) -> None:
@@ -97,6 +123,8 @@ def _by_solver(backend: BackendInfo) -> None:
         symmetry: str | None = "tasks",
         faithful: bool = False,
     ) -> None:
+        options = {"gap": gap, "threads": threads, "cuts": cuts, "upper": upper, "symmetry": symmetry}
+        several = problem.inputs > 1 and problem.links.contended
         _solve(
             fitting(problem),
             problem,
@@ -108,13 +136,15 @@ def _by_solver(backend: BackendInfo) -> None:
             upper=math.inf if upper is None else upper,
             symmetry=symmetry,
             faithful=faithful,
+            relax=partial(_ignore_contention, problem, monitor, backend.method, options) if several else None,
         )
 
     function.__name__ = function.__qualname__ = f"by_{backend.name}"
     function.__doc__ = f"""Solve by {backend.title} to a relative gap, among schedules of at most `upper` seconds.
 
     `symmetry` ("batches", "tasks" or "time") orders identical devices, nodes and inputs; None does not. `faithful` solves
-    the paper's literal form instead of the tightened one; with contention there is one for one input only.
+    the paper's literal form instead of the tightened one; with contention there is one for one input only. Several inputs
+    whose transfers contend are first solved without contention, for a quarter of the time, which gives a bound.
     """
     method(
         backend.method,

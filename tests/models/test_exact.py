@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import instances
 import numpy as np
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 import hetsched as hs
 from hetsched.models import BatchedMakespan, CongestionAware, Formulation, components, moirai
 from hetsched.problem.links import CONTENDED, UNCONTENDED
+from hetsched.search import Budget, Monitor
 from hetsched.testing import brute_force, decisions, problems
 from hetsched.testing.profiles import examples
 from tests.golden import arabnejad, topcuoglu
@@ -100,6 +102,39 @@ def test_inputs_travel_together_where_their_transfers_would_wait(method: str, co
     optimum = brute_force(problem)
     assert optimum is not None
     assert optimum.makespan == pytest.approx(makespan)
+
+
+@pytest.mark.parametrize("method", ["milp", "milp:highs", "cpsat"])
+def test_the_optimum_without_contention_is_a_bound_and_a_row(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without contention two transfers of one input take 14 s; as long as the model with contention is not solved that is the bound."""
+    made: list[Formulation] = []
+    run = Formulation.run
+
+    def noted(self: Formulation, *args: Any, **options: Any) -> Any:
+        made.append(self)
+        return run(self, *args, **options) if isinstance(self, BatchedMakespan) else None
+
+    monkeypatch.setattr(Formulation, "run", noted)
+    monitor = Monitor(sent("port", "xyz"), Budget(60.0))
+    monitor.run(method)
+    assert [type(formulation) for formulation in made] == [BatchedMakespan, CongestionAware]
+    assert monitor.bound.name.endswith("without contention")
+    assert monitor.bound.value == pytest.approx(14.0)
+    assert monitor.incumbent == 24.0
+    assert "bound Linear (cut)" in made[1].model.describe()
+
+
+@pytest.mark.parametrize("method", ["milp", "milp:highs", "cpsat"])
+@examples(6)
+@given(problem=problems(**quiet, n_devices=st.integers(2, 3), inputs=2, communication=st.sampled_from(CONTENDED)))
+def test_methods_find_the_optimum_of_batches_that_contend(method: str, problem: hs.Problem) -> None:
+    solution, optimum = hs.solve(problem, method, time_limit=60), brute_force(problem)
+    if optimum is None:
+        assert solution.status == "infeasible"
+        return
+    assert solution.status == "optimal"
+    assert solution.makespan == pytest.approx(optimum.makespan, rel=2e-6)
+    assert solution.bound <= optimum.makespan * (1 + 1e-9)
 
 
 def test_the_literal_form_has_no_flows_between_batches() -> None:
