@@ -124,7 +124,7 @@ def _by_solver(backend: BackendInfo) -> None:
         faithful: bool = False,
     ) -> None:
         options = {"gap": gap, "threads": threads, "cuts": cuts, "upper": upper, "symmetry": symmetry}
-        several = problem.inputs > 1 and problem.links.contended
+        several = problem.inputs > 1 and problem.links.contended and monitor.objective == "makespan"
         _solve(
             fitting(problem),
             problem,
