@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import hetsched as hs
 from hetsched.papers.celeritas import testbed
 from hetsched.papers.items import Case, Row, Setting
 from hetsched.papers.rendering import number
+from hetsched.solving import solve
 
 
 class Method(NamedTuple):
@@ -68,10 +68,10 @@ def measure(case: Case, data: Path | None) -> Row:
     """Place a graph, several times for the seconds of placement; a step over the memory is a best effort."""
     problem = testbed.problem(case["graph"])
     name, options = (PAPER | OTHERS)[case["method"]]
-    hs.solve(problem, name, options=options)  # compiles kernels
+    solve(problem, name, options=options)  # compiles kernels
     seconds, steps = [], set()
     for _ in range(case["repeats"]):
-        solution = hs.solve(problem, name, options=options)
+        solution = solve(problem, name, options=options)
         seconds.append(float(solution.methods.seconds[list(solution.methods.method).index(name)]))
         effort = solution.best_effort
         step = solution.makespan if effort is None else effort.schedule.makespan
@@ -90,8 +90,8 @@ def measure(case: Case, data: Path | None) -> Row:
 def search(case: Case, data: Path | None) -> Row:
     """Search for a placement of a graph within a time limit."""
     problem = testbed.problem(case["graph"])
-    hs.solve(problem, case["method"], time_limit=1.0, seed=case["seed"])  # compiles kernels
-    solution = hs.solve(problem, case["method"], time_limit=case["seconds"], seed=case["seed"])
+    solve(problem, case["method"], time_limit=1.0, seed=case["seed"])  # compiles kernels
+    solution = solve(problem, case["method"], time_limit=case["seconds"], seed=case["seed"])
     step = solution.makespan if solution.schedule is not None else None
     return {"step": step, "over": 0.0, "bound": solution.bound, "says": f"{solution.makespan:.4g} s a step, bound {solution.bound:.4g}"}
 
