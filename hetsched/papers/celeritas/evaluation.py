@@ -316,5 +316,5 @@ TABLE_5 = Item(
     cases,
     report,
     needs=(("torch", "torch"),),
-    time="30 minutes, shared with Figure 6",
+    time="40 minutes, shared with Figure 6",
 )

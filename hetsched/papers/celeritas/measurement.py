@@ -150,5 +150,5 @@ FIGURE_6 = Item(
     cases,
     report,
     needs=(("torch", "torch"),),
-    time="35 minutes, shared with Tables 3 to 5",
+    time="45 minutes, shared with Tables 3 to 5",
 )
