@@ -232,9 +232,9 @@ class Scenario:
 
     @checked(iteration=whole(0))
     def problem(self, problem: Problem, iteration: int) -> Problem:
-        """Return a problem as it is in an iteration, without noise: with the durations, transfers and capacities of then."""
+        """Return a problem as it is in an iteration: with the slow-downs, slow links and memory of then, but no noise or interference."""
         cluster = problem.cluster
-        factor = self.factors(cluster, iteration + 1)[iteration]
+        factor = replace(self, interference=None).factors(cluster, iteration + 1)[iteration]
         return changed(problem, factor, self.link_factors(cluster, iteration), self.memory_bytes(cluster, iteration))
 
     @checked(iteration=whole(0), n_tasks=whole(0))

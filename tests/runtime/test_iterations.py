@@ -69,7 +69,7 @@ def test_an_iteration_is_the_schedule_of_the_scenario_s_problem(
         assert run.makespan[t] == pytest.approx(schedule.makespan)
         assert run.busy[t] == pytest.approx(schedule.busy_time)
         assert hs.verify(present, schedule) == []
-    assert scenario.problem(problem, 0) is problem
+    assert Scenario(noise=0.1, interference=Interference(rate=1)).problem(problem, 0) is scenario.problem(problem, 0) is problem
 
 
 @given(placed(communication=st.sampled_from(UNCONTENDED)), st.lists(FACTORS, min_size=3, max_size=3), st.integers(0, 2))
