@@ -1,10 +1,11 @@
-"""A device slows down during a run: the share of the loss that run-time assistants recover, compared with re-solving and no policy.
+"""Devices, links and memory change during a run: run-time assistants compared with re-solving and no policy.
 
     python benchmarks/assistants.py [--quick]
     python benchmarks/assistants.py --real [--quick]
 
-The busiest device of a good schedule takes twice as long from half of the iterations on; then each other one. Every decision of
-a policy is verified.
+The busiest device of a good schedule takes twice as long from half of the iterations on. Then each device, several of them and each
+link become slower, each device loses memory, and a device recovers: the iterations ten after each change, relative to re-solving.
+Every decision of a policy is verified.
 
 With --real a network runs on two CPU workers, each on a core of its own, while another process computes on one of these cores for
 a part of the iterations. This needs torch and two cores.
@@ -13,9 +14,11 @@ a part of the iterations. This needs torch and two cores.
 from __future__ import annotations
 
 import functools
+import itertools
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -27,7 +30,21 @@ import truth
 
 import hetsched as hs
 from hetsched.costs.timeline import DISTURBED
-from hetsched.runtime import Assistants, Interference, Observation, Policy, Resolve, Run, Scenario, SlowDown, Static, iterate
+from hetsched.runtime import (
+    Assistants,
+    Interference,
+    LessMemory,
+    Observation,
+    Policy,
+    Resolve,
+    Run,
+    Scenario,
+    SearchingAssistants,
+    SlowDown,
+    SlowLink,
+    Static,
+    iterate,
+)
 
 REGION = "assistants"
 REAL = "assistants_real"
@@ -50,17 +67,26 @@ GRAPHS: Graphs = {
     "googlenet, diviml": lambda: _problem(hs.workloads.networks.load("googlenet"), hs.workloads.clusters.diviml()),
     "inception_v3, diviml": lambda: _problem(hs.workloads.networks.load("inception_v3"), hs.workloads.clusters.diviml()),
 }
-POLICIES = ("static", "assistants", "assistants, gamma 0.5", "re-solve")
-OTHERS = ("static", "assistants", "re-solve")
-"""The policies where another device than the busiest becomes slow."""
-LEAST_LOSS = 0.01
-"""Relative loss below which no share of it is given."""
+POLICIES = ("static", "assistants", "assistants, gamma 0.5", "searching", "re-solve")
+MOVING = POLICIES[1:-1]
+CHANGE, SOON, LATER = 10, 10, 20
+"""The iteration of a change; those from then until a policy is compared; those until a device recovers."""
+EMPTIED, CONGESTED = 20.0, 5.0
+"""The factors of a device that is to lose all its tasks, and of a link."""
+
+
+def equal_tasks() -> hs.Problem:
+    """Return 40 equal tasks for four equal devices."""
+    tasks = hs.TaskGraph([f"task{i}" for i in range(40)])
+    return hs.Problem(tasks, hs.Cluster(["a", "b", "c", "d"], bandwidth=1e9), durations=np.full((40, 4), 1e-3))
 
 
 def policy(name: str, evaluations: int) -> Policy:
     """Return a policy by its name in the tables."""
     if name == "static":
         return Static()
+    if name == "searching":
+        return SearchingAssistants()
     return Resolve("annealing", evaluations=evaluations) if name == "re-solve" else Assistants(gamma=0.5 if "0.5" in name else 0.9)
 
 
@@ -78,14 +104,12 @@ class Race:
         self.slow = problem.cluster.names[int(schedule.busy_time.argmax())]
         scenario = Scenario([SlowDown(self.slow, FACTOR, self.change)], noise=NOISE)
         self.runs = {name: self.run(policy(name, evaluations), iterations, scenario) for name in POLICIES}
-        self.others: dict[str, dict[str, Run]] = {}
-        for device, busy in zip(problem.cluster.names, schedule.busy_time.tolist(), strict=True):
-            if busy > 0 and device != self.slow:
-                other = Scenario([SlowDown(device, FACTOR, self.change)], noise=NOISE)
-                self.others[device] = {name: self.run(policy(name, evaluations), iterations, other) for name in OTHERS}
-        self.steady = [self.run(policy("assistants", 0), 5 * iterations, Scenario(noise=noise)) for noise in noises]
+        self.steady = {
+            name: [self.run(policy(name, 0), 5 * iterations, Scenario(noise=noise)) for noise in noises]
+            for name in ("assistants", "searching")
+        }
         shared = Scenario(noise=NOISE, interference=Interference(rate=0.01, share=0.5, length=20))
-        self.shared = {name: self.run(policy(name, evaluations), 5 * iterations, shared) for name in POLICIES[:2]}
+        self.shared = {name: self.run(policy(name, evaluations), 5 * iterations, shared) for name in ("static", *self.steady)}
 
     def run(self, policy: Policy, iterations: int, scenario: Scenario) -> Run:
         """Run a policy, and verify all its decisions."""
@@ -124,8 +148,7 @@ class Race:
             "migrations": {name: run.migrations for name, run in self.runs.items()},
             "pause": {name: float(run.pause.sum()) for name, run in self.runs.items()},
             "thinking": {name: float(run.thinking[1:].max()) for name, run in self.runs.items()},
-            "steady": [run.moved.tolist() for run in self.steady],
-            "others": {device: {name: level(run) for name, run in runs.items()} for device, runs in self.others.items()},
+            "steady": {name: [run.moved.tolist() for run in runs] for name, runs in self.steady.items()},
             "shared": {name: float(run.seconds.mean()) for name, run in self.shared.items()},
         }
 
@@ -135,21 +158,9 @@ def levels(races: Mapping[str, Race]) -> str:
     rows = []
     for name, race in races.items():
         times = [figures.number(1e3 * seconds) for seconds in (race.before(), *(race.after(policy) for policy in POLICIES))]
-        rows.append([name, race.slow, *times, *(f"{race.recovered(policy):.2f}" for policy in POLICIES[1:3])])
-    head = ["graph", "slow device", "before, ms", *(f"{name}, ms" for name in POLICIES), "recovered", "recovered, gamma 0.5"]
+        rows.append([name, race.slow, *times, *(f"{race.recovered(policy):.2f}" for policy in MOVING)])
+    head = ["graph", "slow device", "before, ms", *(f"{name}, ms" for name in POLICIES), *(f"recovered, {name}" for name in MOVING)]
     return figures.table(head, rows)
-
-
-def others(races: Mapping[str, Race]) -> str:
-    """Return the table of iteration times where a device that is not the busiest is slow."""
-    rows = []
-    for name, race in races.items():
-        for device, runs in race.others.items():
-            static, own, solved = (level(runs[policy]) for policy in OTHERS)
-            share = f"{(static - own) / (static - solved):.2f}" if static > solved * (1 + LEAST_LOSS) else "-"
-            times = [figures.number(1e3 * seconds) for seconds in (race.before(), static, own, solved)]
-            rows.append([name, device, *times, share, str(runs["assistants"].migrations)])
-    return figures.table(["graph", "slow device", "before, ms", *(f"{name}, ms" for name in OTHERS), "recovered", "migrations"], rows)
 
 
 def costs(races: Mapping[str, Race]) -> str:
@@ -174,14 +185,136 @@ def costs(races: Mapping[str, Race]) -> str:
 
 
 def calm(races: Mapping[str, Race], noises: Sequence[float]) -> str:
-    """Return the table of migrations by the assistants without a change of speeds, and of the cost of other load."""
+    """Return the table of migrations without a change of speeds, and of the cost of other load."""
     rows = []
     for name, race in races.items():
-        halves = [(run.moved[: len(run.moved) // 2].sum(), run.moved[len(run.moved) // 2 :].sum()) for run in race.steady]
-        shared = race.shared["assistants"]
-        ratio = shared.seconds.mean() / race.shared["static"].seconds.mean()
-        rows.append([name, *(f"{first} + {second}" for first, second in halves), str(shared.migrations), f"{ratio:.3f}"])
-    return figures.table(["graph", *(f"noise {noise:g}" for noise in noises), "other load", "time over static"], rows)
+        for policy, runs in race.steady.items():
+            halves = [(run.moved[: len(run.moved) // 2].sum(), run.moved[len(run.moved) // 2 :].sum()) for run in runs]
+            shared = race.shared[policy]
+            ratio = shared.seconds.mean() / race.shared["static"].seconds.mean()
+            moves = [f"{first} + {second}" for first, second in halves]
+            rows.append([f"{name}: {policy}", *moves, str(shared.migrations), f"{ratio:.3f}"])
+    return figures.table(["graph: policy", *(f"noise {noise:g}" for noise in noises), "other load", "time over static"], rows)
+
+
+# ---------------------------------------------------------------------- every change
+
+
+class Change(NamedTuple):
+    """One change of a problem, and the iteration in which policies are compared."""
+
+    kind: str
+    where: str
+    scenario: Scenario
+    at: int = CHANGE + SOON
+
+
+class Result(NamedTuple):
+    """What the policies have made of a change; seconds of an iteration without noise."""
+
+    kind: str
+    where: str
+    seconds: dict[str, float]
+    """NaN for a decision that does not fit the memory."""
+    cpu: dict[str, list[float]]
+    """CPU seconds of each decision after the change, or of the solve."""
+    migrations: dict[str, int]
+
+    def ratio(self, name: str) -> float:
+        """Return the seconds of an iteration relative to re-solving."""
+        return self.seconds[name] / self.seconds["re-solve"]
+
+
+class Timed:
+    """A policy with the CPU time of its decisions."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy, self.cpu = policy, list[float]()
+
+    def begin(self, problem: hs.Problem, decision: hs.Decision) -> None:
+        """Begin."""
+        self.policy.begin(problem, decision)
+
+    def observe(self, observation: Observation) -> hs.Decision | None:
+        """Observe, and add the CPU time."""
+        before = time.thread_time()
+        decision = self.policy.observe(observation)
+        self.cpu.append(time.thread_time() - before)
+        return decision
+
+
+def changes(problem: hs.Problem, schedule: hs.Schedule) -> Iterator[Change]:
+    """Yield every change of devices that have tasks, of links that have transfers, and of memory in use."""
+    names, capacity = problem.cluster.names, problem.cluster.memory_bytes
+    assert schedule.static_memory is not None
+    used = [name for name, busy in zip(names, schedule.busy_time.tolist(), strict=True) if busy > 0]
+    for name, factor in itertools.product(used, (2.0, 3.0)):
+        yield Change("one device, x 2 or 3", f"{name} x {factor:g}", Scenario([SlowDown(name, factor, CHANGE)], noise=NOISE))
+    for rest in used:
+        slow = [SlowDown(name, 2.0, CHANGE) for name in used if name != rest]
+        yield Change("all devices but one, x 2", f"all but {rest}", Scenario(slow, noise=NOISE))
+    for first in range(len(used)):
+        slow = [SlowDown(name, 1 + (first + place) % len(used), CHANGE) for place, name in enumerate(used)]
+        yield Change("all devices, x 1, 2, 3 ...", f"from {used[first]}", Scenario(slow, noise=NOISE))
+    device, moves = schedule.batches.device, schedule.transfers
+    for h, k in sorted({*zip(device[moves.source].tolist(), device[moves.target].tolist(), strict=True)}):
+        slow_link = SlowLink(names[h], names[k], CONGESTED, CHANGE)
+        yield Change(f"one link, x {CONGESTED:g}", f"{names[h]} to {names[k]}", Scenario(noise=NOISE, slow_links=[slow_link]))
+    for k, size in enumerate(schedule.static_memory.tolist()):
+        if size > 0 and np.isfinite(capacity[k]):
+            less = LessMemory(names[k], float(capacity[k]) - size / 2, CHANGE)
+            yield Change("memory for half", names[k], Scenario(noise=NOISE, less_memory=[less]))
+    for name in used:
+        yield Change(f"one device, x {EMPTIED:g}", name, Scenario([SlowDown(name, EMPTIED, CHANGE)], noise=NOISE))
+        passing = Scenario([SlowDown(name, EMPTIED, CHANGE, CHANGE + LATER)], noise=NOISE)
+        yield Change("recovered from that", name, passing, CHANGE + LATER + SOON)
+
+
+def result(problem: hs.Problem, start: hs.Decision, change: Change, evaluations: int) -> Result:
+    """Run the policies on a change, and solve the problem as it is then."""
+    present = change.scenario.problem(problem, change.at)
+    seconds, cpu, migrations = {}, {}, {}
+    for name in ("static", "assistants", "searching"):
+        timed = Timed(policy(name, evaluations))
+        run = iterate(problem, start, change.at + 1, policy=timed, scenario=change.scenario)
+        last = hs.simulate(present, run.decisions[max(run.decisions)])
+        for decision in run.decisions.values():
+            assert not hs.verify(problem, hs.simulate(problem, decision))
+        seconds[name] = float("nan") if hs.verify(present, last) else last.makespan
+        cpu[name], migrations[name] = timed.cpu[CHANGE + 1 : change.at], run.migrations
+    before = time.thread_time()
+    fits = not hs.verify(present, hs.simulate(present, start))
+    solved = hs.solve(present, "annealing", evaluations=evaluations, start=start if fits else None).schedule
+    cpu["re-solve"] = [time.thread_time() - before]
+    assert solved is not None  # half of the memory in use suffices for half of the tasks, and the others have more
+    seconds["re-solve"] = solved.makespan
+    return Result(change.kind, change.where, seconds, cpu, migrations)
+
+
+def compared(results: Mapping[str, Sequence[Result]]) -> str:
+    """Return the table of iteration times relative to re-solving: the mean and the worst of each kind of change of a graph."""
+    rows = []
+    for name, own in results.items():
+        for kind in dict.fromkeys(result.kind for result in own):
+            some = [result for result in own if result.kind == kind]
+            ratios = [np.array([result.ratio(policy) for result in some]) for policy in ("static", "assistants", "searching")]
+            texts = ["does not fit" if np.isnan(ratio).any() else f"{ratio.mean():.2f}, {ratio.max():.2f}" for ratio in ratios]
+            worst = max(some, key=lambda result: result.ratio("searching"))
+            rows.append([name, kind, str(len(some)), *texts, worst.where])
+    return figures.table(["graph", "change", "cases", "static", "assistants", "searching", "its worst case"], rows)
+
+
+def decisions(results: Mapping[str, Sequence[Result]], iterations: Mapping[str, float]) -> str:
+    """Return the table of CPU time of decisions in the ten iterations after a change; `iterations` are seconds before it."""
+    rows = []
+    for name, own in results.items():
+        row = [name, figures.number(1e3 * iterations[name])]
+        for policy in ("assistants", "searching"):
+            spent = np.concatenate([result.cpu[policy] for result in own if result.migrations[policy]] or [np.zeros(1)])
+            row += [figures.number(1e3 * float(spent.mean())), figures.number(1e3 * float(spent.max()))]
+        rows.append([*row, figures.number(1e3 * float(np.mean([result.cpu["re-solve"] for result in own])))])
+    head = ["graph", "iteration before", "assistants, mean", "longest", "searching, mean", "longest", "re-solve, mean"]
+    return figures.table(head, rows)
 
 
 def plot(races: Mapping[str, Race], path: Path) -> None:
@@ -395,6 +528,7 @@ def real_race(scale: Scale) -> RealRace:
         makers: dict[str, Callable[[], Policy]] = {
             "static": Static,
             "assistants": Assistants,
+            "searching": SearchingAssistants,
             "re-solve": lambda: Resolve("annealing", evaluations=scale.evaluations),
             "by hand": lambda: ByHand(usual.decision, slowed.decision, scale.start, scale.stop),
         }
@@ -472,27 +606,41 @@ def main(words: Sequence[str] | None = None) -> None:
         real(figures.parse(parser, words, region=REAL))
         return
     arguments = figures.parse(parser, words, region=REGION, plot=True)
-    iterations, evaluations = (40, 5_000) if arguments.quick else (200, 500_000)
+    iterations, evaluations = (40, 5_000) if arguments.quick else (200, 200_000)
     noises = (0.0, 0.05, 0.2)
     hs.solve(GRAPHS["googlenet, diviml"](), "annealing", evaluations=100)  # compiles the kernels
-    races = {}
+    hs.solve(GRAPHS["googlenet, diviml"](), "tabu", evaluations=100)
+    races, results, first = {}, {}, {}
     for name in list(GRAPHS)[-2 if arguments.quick else 0 :]:
         races[name] = Race(GRAPHS[name](), iterations, evaluations, noises)
         text = ", ".join(f"{policy} {1e3 * races[name].after(policy):.3f}" for policy in POLICIES)
         print(f"{name}: {text} ms", flush=True)
+        problem, start = races[name].problem, races[name].decision
+        schedule = hs.simulate(problem, start)
+        first[name] = schedule.makespan
+        results[name] = [result(problem, start, change, evaluations) for change in changes(problem, schedule)]
+        print(f"{name}: {max(result.ratio('searching') for result in results[name]):.3f} of re-solving at most", flush=True)
+    problem = equal_tasks()
+    schedule = hs.simulate(problem, hs.Decision.whole(problem, np.arange(40) % 4, range(40)))
+    first["40 equal tasks"] = schedule.makespan
+    results["40 equal tasks"] = [result(problem, schedule.decision, change, evaluations) for change in changes(problem, schedule)]
     parts = [
         f"Taken on: {figures.machine()}. {iterations} iterations, the change after {iterations // 2}; "
         f"{figures.number(evaluations)} evaluations a solve.",
         levels(races),
         f"![Iteration time of each policy around the change, relative to before](images/{REGION}.svg)",
-        "### Devices that are not the busiest",
-        others(races),
+        "### Every change",
+        compared(results),
+        "### CPU time of a decision in milliseconds",
+        decisions(results, first),
         "### What it costs",
         costs(races),
         "### Without a change",
         calm(races, noises),
     ]
-    figures.publish(arguments, REGION, "\n\n".join(parts), {name: race.figures() for name, race in races.items()})
+    numbers = {name: race.figures() for name, race in races.items()}
+    cases = {name: [result._asdict() for result in own] for name, own in results.items()}
+    figures.publish(arguments, REGION, "\n\n".join(parts), {"races": numbers, "changes": cases})
     if arguments.docs is not None:
         plot(races, arguments.docs / "images" / f"{REGION}.svg")
 

@@ -19,16 +19,29 @@ def test_it_writes_its_tables(docs: Path, tmp_path: Path) -> None:
     assistants.main(["--quick", "--docs", str(docs), "--json", str(tmp_path / "figures.json")])
     page = (docs / "benchmarks.md").read_text()
     assert "kept assistants" in page
-    for start in ("| googlenet, diviml | a100 |", "| googlenet, diviml | t4 |", "| googlenet, diviml: re-solve |", "### Without a change"):
+    for start in (
+        "| googlenet, diviml | a100 |",
+        "| googlenet, diviml | one link, x 5 |",
+        "| 40 equal tasks | one device, x 2 or 3 |",
+        "| googlenet, diviml: re-solve |",
+        "### Without a change",
+    ):
         assert start in page
     assert (docs / "images" / "assistants.svg").stat().st_size > 10_000
-    for row in json.loads((tmp_path / "figures.json").read_text())["figures"].values():
+    made = json.loads((tmp_path / "figures.json").read_text())["figures"]
+    for row in made["races"].values():
         after = row["after"]
         assert row["before"] < after["re-solve"] < after["static"]
         assert 0.2 < row["recovered"]["assistants"] < 1.5
         assert row["recovered"]["re-solve"] == 1
         assert row["migrations"]["static"] == 0
-        assert [sum(moved[len(moved) // 2 :]) for moved in row["steady"]] == [0, 0, 0]
+        assert [sum(moved[len(moved) // 2 :]) for moved in row["steady"]["assistants"]] == [0, 0, 0]
+        assert [sum(moved) for moved in row["steady"]["searching"][:2]] == [0, 0]
+    assert len(made["changes"]) == 3
+    for name, cases in made["changes"].items():
+        assert {case["kind"] for case in cases} >= {"one device, x 2 or 3", "one device, x 20", "recovered from that"}
+        for case in cases:
+            assert case["seconds"]["searching"] <= 1.1 * case["seconds"]["re-solve"], (name, case["where"])
 
 
 @pytest.mark.slow
@@ -42,7 +55,7 @@ def test_it_writes_its_table_of_real_workers(docs: Path, tmp_path: Path, monkeyp
     assert "kept assistants" in page
     text = page.split("<!-- assistants_real: begin -->")[1].split("<!-- assistants_real: end -->")[0]
     rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")]
-    assert [row[0] for row in rows] == ["policy", "---", "static", "assistants", "re-solve", "by hand"]
+    assert [row[0] for row in rows] == ["policy", "---", "static", "assistants", "searching", "re-solve", "by hand"]
     assert float(text.split("Largest deviation of a result: ")[1].split()[0].rstrip(".")) <= 1e-5
     made = json.loads((tmp_path / "figures.json").read_text())["figures"]
     scale = assistants.QUICK
