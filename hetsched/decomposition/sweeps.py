@@ -176,8 +176,10 @@ class Sweeps:
         tasks = [int(self.order[first])]
         for _ in range(4 * size):
             near = self._neighbours(tasks[rng.integers(len(tasks))])
-            if len(near) and len(tasks) < size and (other := int(near[rng.integers(len(near))])) not in tasks:
+            if len(near) and (other := int(near[rng.integers(len(near))])) not in tasks:
                 tasks.append(other)
+            if len(tasks) == size:
+                break
         return np.array(tasks)
 
     def _neighbours(self, task: int) -> IntArray:
