@@ -31,8 +31,9 @@ class Window(NamedTuple):
     batches: GivenTasks
     """Those that are not free have one device."""
     source: IntArray
+    """[arcs]: the sending batch of each arc between them."""
     target: IntArray
-    """Batches of the arcs between them."""
+    """[arcs]: the receiving batch."""
     lag: FloatArray
     """[arcs, K, K]: transfer times in seconds."""
     release: FloatArray
@@ -254,7 +255,9 @@ class WindowOfBatches:
             np.logical_or.at(merged, which, inputs)
             kept = np.argsort(last)
             task, devices, inputs = task[last[kept]], devices[last[kept]], merged[kept]
-            place = np.searchsorted(problem.batch_sizes, inputs.sum(axis=1))
-            if not (place < problem.n_sizes).all() or np.isinf(problem.usable_durations[task, devices, place]).any():
+            sizes = inputs.sum(axis=1)
+            if not np.isin(sizes, problem.batch_sizes).all():
+                return None
+            if np.isinf(problem.usable_durations[task, devices, np.searchsorted(problem.batch_sizes, sizes)]).any():
                 return None
         return Decision(task, devices, row_starts(inputs.sum(axis=1)), np.nonzero(inputs)[1])

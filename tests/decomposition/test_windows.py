@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+
+import instances
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given
@@ -9,8 +12,11 @@ from hypothesis import strategies as st
 
 import hetsched as hs
 from hetsched.analysis.task_subsets import RefutationBudget
+from hetsched.decomposition.sweeps import Sweeps
 from hetsched.decomposition.windows import Batches
+from hetsched.search import Budget, Monitor
 from hetsched.testing import brute_force, problems
+from hetsched.testing.clocks import SteppingClock
 from hetsched.testing.profiles import examples
 
 LONGER = 1 + 1e-6
@@ -103,3 +109,20 @@ def test_batches_of_a_task_on_one_device_become_one():
     assert hs.simulate(problem, decision).makespan == 3.0
     free = Batches(problem.replace(batching="free"), batches.schedule).window(np.array([0, 1]), {0: np.eye(2, dtype=bool)})
     assert free.joined(np.array([0, 0, 0]), np.array([0.0, 1.0, 2.0])).task.tolist() == [0, 0, 1]
+
+
+@pytest.mark.parametrize("inputs", [1, 16])
+def test_sweeps_heed_limits_and_never_take_a_longer_schedule(inputs):
+    problem = instances.profiled(6, 3, channels=2, inputs=inputs)
+    schedule = hs.solve(problem, "heft").schedule
+    for seconds, evaluations in ((0.0, None), (4000.0, None), (math.inf, 25)):
+        clock = SteppingClock(step=1.0)
+        monitor = Monitor(problem, Budget(seconds), clock=clock)
+        sweeps = Sweeps(problem, monitor, schedule, None, 1, monitor.deadline, evaluations)
+        sweeps.run()
+        assert sweeps.makespan <= schedule.makespan
+        assert (sweeps.makespan < schedule.makespan) == (seconds > 0)
+        assert monitor.best is None or hs.verify(problem, monitor.best) == []
+        assert monitor.evaluations <= (27 if evaluations else 4000)
+        if math.isfinite(seconds):
+            assert clock.late(monitor.deadline) <= 12, "some looks of the loops around the last window"
