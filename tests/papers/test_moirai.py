@@ -82,10 +82,11 @@ def test_a_speed_up_is_held_refuted_by_the_bound_or_open() -> None:
     one_model = rows({"m-sct": 1.2, "moirai": 1.0}, bound=0.9, known=["gpt3 330M"])
     assert one(latency.FIGURE_9, one_model, text) is Verdict.UNSEEN
     assert one(latency.FIGURE_9, rows({"moirai": 1.0}), text) is Verdict.UNSEEN
-    learned = "On the fused graphs, intra-server, Moirai is up to 4.28 times faster than a learned placer"
+    learned = "On the fused graphs, intra-server, Moirai is up to 4.28 times faster than Placeto"
     spread = rows({placing.LEARNED: [3.9, 4.5, 4.3], "moirai": 1.0}, bound=0.5)
     assert one(latency.FIGURE_9, spread, learned) is Verdict.UNSEEN
-    assert one(latency.FIGURE_9, rows({placing.LEARNED: [4.3, 4.5, 4.4], "moirai": 1.0}), learned) is Verdict.HELD
+    assert one(latency.FIGURE_9, rows({placing.LEARNED: [4.3, 4.5, 4.4], "moirai": 1.0}), learned) is Verdict.UNSEEN  # not Placeto
+    assert one(latency.FIGURE_9, rows({placing.LEARNED: [1.9, 2.1, 2.0], "moirai": 1.0}, bound=0.9), learned) is Verdict.NOT_HELD
 
 
 def test_moirai_outperforms_consistently_or_not() -> None:
@@ -111,6 +112,10 @@ def test_what_fusion_saves_is_compared_with_the_paper() -> None:
     assert set(verdicts(fusion.FIGURE_10, rows({"moirai": 1.0}, fused=0.94)).values()) == {Verdict.HELD}
     worse = verdicts(fusion.FIGURE_10, rows({"moirai": 1.0}, fused=1.01))
     assert set(worse.values()) == {Verdict.NOT_HELD}
+    searched = rows({"moirai": 1.0, "heft": 0.9}, fused=0.94)
+    for row in searched:
+        row["milp"] = 1.1 if row["graph"] == "fused" else 1.0
+    assert one(fusion.FIGURE_10, searched, "without loss of quality") is Verdict.UNSEEN
     table = fusion.FIGURE_10.report(rows({"moirai": 1.0, "heft": 0.9}, fused=0.9), FULL).tables[0]
     assert list(table.rows[0][1:5]) == ["1\u00a0000 / 900", "10.0 %", "900 / 810", "10.0 %"]
 
@@ -158,7 +163,7 @@ def test_the_milp_of_a_model_is_carried_back() -> None:
     pytest.importorskip("torch")
     for row in measured({"moirai"}, limit=20.0):
         assert row["makespan"] <= row["milp"]
-        assert (row["coarse"], row["status"]) == (row["tasks"], "feasible")  # fewer than 300 tasks, too many for a proof
+        assert row["coarse"] == row["tasks"] <= placing.TASKS  # nothing is merged
 
 
 def test_the_size_of_the_graph_that_was_solved_is_read_from_the_solution() -> None:

@@ -48,7 +48,7 @@ def kind(model: str) -> str:
     return model.split()[0]
 
 
-@functools.lru_cache(2)
+@functools.cache
 def graph(model: str) -> TaskGraph:
     """Return one call of a model in float16: an image of 1100 x 1100, 2048 tokens, or 128 sequences of 128 residues."""
     torch = importlib.import_module("torch")
