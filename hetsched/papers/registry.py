@@ -12,6 +12,7 @@ PAPERS = {
     "diviml": "hetsched.papers.diviml",
     "moirai": "hetsched.papers.moirai",
     "celeritas": "hetsched.papers.celeritas",
+    "tavarageri": "hetsched.papers.tavarageri",
     "ios": "hetsched.papers.ios",
 }
 """Names of the papers, and the modules or packages of their items, with the attribute ``PAPER``."""

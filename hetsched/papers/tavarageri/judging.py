@@ -1,0 +1,40 @@
+"""Verdicts on claims from every repetition of every setting."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from hetsched.papers.items import Claim, Verdict
+
+
+def judged(text: str, cells: Mapping[str, Sequence[bool]], figures: str) -> Claim:
+    """Return a claim that is to hold in every setting.
+
+    It is held if it is in every repetition of each setting, not held if there is a setting where it is in none, else undecided.
+
+    Parameters
+    ----------
+    cells : mapping of str to sequence of bool
+        Whether it holds, by setting, one for each repetition; settings without repetitions do not count.
+    figures : str
+        The figures that decide.
+    """
+    measured = {name: list(each) for name, each in cells.items() if each}
+    if not measured:
+        return Claim(text, Verdict.UNSEEN, "not measured")
+    always = [name for name, each in measured.items() if all(each)]
+    never = [name for name, each in measured.items() if not any(each)]
+    reason = f"{figures}; it is so in {len(always)} of {len(measured)} settings"
+    if len(always) == len(measured):
+        return Claim(text, Verdict.HELD, reason)
+    if never:
+        return Claim(text, Verdict.NOT_HELD, f"{reason}, and in no repetition of {len(never)} ({', '.join(never)})")
+    return Claim(text, Verdict.UNSEEN, f"{reason}; in the others repetitions disagree")
+
+
+def span(values: Sequence[float], digits: int = 2) -> str:
+    """Return the least and the largest of some numbers as text; empty without any."""
+    if not values:
+        return ""
+    ends = [f"{value:.{digits}f}" for value in (min(values), max(values))]
+    return ends[0] if ends[0] == ends[1] else " to ".join(ends)
