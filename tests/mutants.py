@@ -175,8 +175,9 @@ def wrong_bounds() -> Iterator[Mutant]:
 
 def wrong_transfers() -> Iterator[Mutant]:
     """Yield a mutant for each formula of transfer times: that of problems, and each use, or inlined copy, of it in a kernel."""
-    path, one = "problem/problem.py", "self.cluster.route_latency[h, k] + moving"
-    text = exchanged(source(path), one, "np.where(np.isfinite(self.cluster.route_latency[h, k]), moving, np.inf)")
+    path, one = "problem/problem.py", "latency + moving"
+    text = exchanged(source(path), one, "np.where(np.isfinite(latency), moving, np.inf)")
+    text = exchanged(text, "latency + size / bandwidth", "size / bandwidth")
     yield Mutant("latency of problems", {path: text}, ("problem/test_problem.py", "problem/test_links.py"))
     free = exchanged(source(FORMULAS), "from hetsched.compiled import inner", "from math import inf\n\nfrom hetsched.compiled import inner")
     free += WITHOUT_LATENCY

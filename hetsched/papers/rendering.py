@@ -23,15 +23,22 @@ def percent(share: float) -> str:
 
 
 def text(reproduction: Reproduction) -> Iterator[str]:
-    """Yield the lines of a reproduction for a terminal."""
+    """Yield the lines of a reproduction for a terminal, which need not know the spaces that do not break lines."""
+    for line in _lines(reproduction):
+        yield line.replace("\N{NO-BREAK SPACE}", " ")
+
+
+def _lines(reproduction: Reproduction) -> Iterator[str]:
     yield f"{reproduction.paper.name} {reproduction.item.name}: {reproduction.item.title}"
     yield f"differs from the paper: {reproduction.item.differs}"
     yield f"taken on: {reproduction.taken or 'nothing is measured yet'}"
-    for table in reproduction.report.tables:
+    if reproduction.outdated:
+        yield f"{reproduction.outdated} of its cases were measured with other sources of hetsched; --fresh measures the paper again"
+    for table in reproduction.report.tables if reproduction.taken else ():
         yield ""
         yield from ([table.title] if table.title else [])
         yield from _aligned(table)
-    for note in reproduction.report.notes:
+    for note in reproduction.report.notes if reproduction.taken else ():
         yield from ("", note)
     for claim in reproduction.report.claims:
         yield ""
@@ -73,7 +80,7 @@ def _section(reproduction: Reproduction) -> Iterator[str]:
     yield f"### {item.title}"
     yield f"`hetsched reproduce {reproduction.paper.name} {item.name}`. Differs from the paper: {item.differs}"
     if not reproduction.taken:
-        yield "Nothing is measured."
+        yield "Nothing of it is measured here yet."
         return
     scale = " Quick cases only." if reproduction.setting.quick else ""
     yield f"Taken on: {reproduction.taken}.{scale}"

@@ -31,6 +31,8 @@ class Reproduction:
         Tables, the paper's figures beside ours, and the claims with their verdicts.
     taken : str
         The machines and dates of the measurements; empty if nothing is measured.
+    outdated : int
+        Cases that were measured with other sources of hetsched.
     """
 
     paper: Paper
@@ -38,6 +40,7 @@ class Reproduction:
     setting: Setting
     report: Report
     taken: str
+    outdated: int
 
     def __str__(self) -> str:
         return "\n".join(rendering.text(self))
@@ -55,6 +58,7 @@ class Reproduction:
             "differs": self.item.differs,
             "quick": self.setting.quick,
             "taken": self.taken,
+            "outdated": self.outdated,
             "tables": tables,
             "notes": list(self.report.notes),
             "claims": claims,
@@ -135,9 +139,8 @@ def reproduce(
 
 
 def _reproduction(paper: Paper, item: Item, setting: Setting, cases: list[dict[str, Any]], store: Results) -> Reproduction:
-    rows = store.rows(cases)
-    report = item.report(rows, setting) if rows or not cases else Report()
-    return Reproduction(paper, item, setting, report, store.taken(cases))
+    report = item.report(store.rows(cases), setting)
+    return Reproduction(paper, item, setting, report, store.taken(cases), store.outdated(cases))
 
 
 def _chosen(paper: Paper, items: str | Sequence[str] | None) -> list[Item]:

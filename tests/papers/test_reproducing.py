@@ -10,7 +10,7 @@ import pytest
 
 import hetsched as hs
 from hetsched.errors import InvalidArgument, InvalidProblem
-from hetsched.papers import Claim, Item, Paper, Report, Setting, Table, Verdict, find_paper, papers, registry, rendering
+from hetsched.papers import Claim, Item, Paper, Report, Setting, Table, Verdict, find_paper, papers, registry, rendering, results
 from hetsched.papers.measuring import Progress
 from hetsched.papers.results import Results
 
@@ -91,6 +91,15 @@ def test_a_case_that_fails_keeps_the_others(squares: Path, tmp_path: Path, how: 
     assert measured(squares) == ["0", "1", "1", "2"]
 
 
+def test_results_of_other_sources_are_told(squares: Path, tmp_path: Path) -> None:
+    hs.reproduce("squares", data=squares, results=tmp_path)
+    path = tmp_path / "squares.jsonl"
+    path.write_text(path.read_text().replace(results.sources(), "other", 2))
+    made = hs.reproduce("squares", "table-1", data=squares, results=tmp_path)[0]
+    assert made.outdated == 2
+    assert "2 of its cases were measured with other sources of hetsched; --fresh measures the paper again" in str(made)
+
+
 def test_a_line_cut_off_is_measured_again_and_a_damaged_file_is_told(squares: Path, tmp_path: Path) -> None:
     hs.reproduce("squares", data=squares, results=tmp_path)
     path = tmp_path / "squares.jsonl"
@@ -116,7 +125,7 @@ def test_reports_have_tables_notes_and_verdicts(squares: Path, tmp_path: Path) -
     assert facts["claims"] == [{"text": "squares are even", "verdict": "not held", "reason": "3 squares"}]
     nothing = hs.reproduce("squares", results=tmp_path / "empty", stored=True)
     assert "nothing is measured yet" in str(nothing[0])
-    assert "Nothing is measured." in rendering.page(nothing)
+    assert "Nothing of it is measured here yet." in rendering.page(nothing)
 
 
 @pytest.mark.parametrize(

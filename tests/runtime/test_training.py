@@ -455,7 +455,8 @@ def test_inputs_may_have_any_strides():
         other = copy.deepcopy(model)
         program = TrainingProgram(model, example.detach(), optimiser=torch.optim.SGD(model.parameters(), lr=0.0))
         for x in tensors():
-            assert torch.equal(program(x), other(x.contiguous()).mean().detach())
+            wanted = other(x.contiguous()).mean().detach()  # a mean of terms of size 1; processors round products by their strides
+            torch.testing.assert_close(program(x), wanted, rtol=0.0, atol=1e-6)
     shared = TrainingProgram(model, tensors()[0], optimiser=torch.optim.SGD(model.parameters(), lr=0.0))
     assert torch.equal(shared(tensors()[3]), program(tensors()[3]))
 

@@ -13,7 +13,6 @@ from hetsched.arrays import FloatArray, IntArray
 from hetsched.compiled import inner, kernel
 from hetsched.heuristics.local_search import state_kernels
 from hetsched.heuristics.local_search.state_kernels import SearchData, SearchState
-from hetsched.problem.link_kernels import link_seconds, multiplier
 
 
 class Samples(NamedTuple):
@@ -62,8 +61,7 @@ def _violation(t: SearchData, s: SearchState, possible: bool) -> float:
     source, target, links, lost = t.arrays.source, t.arrays.target, t.arrays.links, 0
     for e in range(len(source)):
         h, k = s.device[t.unit[source[e]] * slots], s.device[t.unit[target[e]] * slots]
-        if not link_seconds(links, e, h, k, multiplier(links, t.arrays.inputs)) < np.inf:
-            lost += 1
+        lost += (links.transfers[e, h, k] if links.given else links.latency[h, k]) == np.inf
     return share + lost / len(source)
 
 
