@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from hetsched.arrays import IntArray
+from hetsched.arrays import FloatArray, IntArray
 from hetsched.costs.devices import device
 from hetsched.costs.roofline import Roofline
 from hetsched.heuristics.placement.offers import listed
@@ -110,9 +110,23 @@ def placed(name: str, cluster: str, device: IntArray) -> Placed:
 
 def _deviation(modelled: Problem, device: IntArray) -> float:
     counted, seconds = expensive(modelled), modelled.whole_durations
-    load = np.bincount(device[counted], seconds[counted, device[counted]], modelled.n_devices)
-    ideal = 1 / (1 / seconds[counted].sum(axis=0)).sum()
+    load = np.bincount(device[counted], seconds[counted, device[counted]], modelled.n_devices).astype(np.float64)
+    return _from_ideal(load, seconds[counted])
+
+
+def _from_ideal(load: FloatArray, seconds: FloatArray) -> float:
+    ideal = 1 / (1 / seconds.sum(axis=0)).sum()
     return float(np.abs(load / ideal - 1).max())
+
+
+def balance_alone(modelled: Problem) -> float:
+    """Return the deviation where nothing but balance counts: the longest expensive task first, each where it would end first."""
+    seconds = modelled.whole_durations[expensive(modelled)]
+    load = np.zeros(modelled.n_devices)
+    for own in seconds[np.argsort(-seconds.mean(axis=1), kind="stable")]:
+        k = int((load + own).argmin())
+        load[k] += own[k]
+    return _from_ideal(load, seconds)
 
 
 def crossing(steps: TaskGraph, device: IntArray) -> float:

@@ -28,7 +28,7 @@ def judged(text: str, cells: Mapping[str, Sequence[bool]], figures: str) -> Clai
     if len(always) == len(measured):
         return Claim(text, Verdict.HELD, reason)
     if never:
-        return Claim(text, Verdict.NOT_HELD, f"{reason}, and in no repetition of {len(never)} ({', '.join(never)})")
+        return Claim(text, Verdict.NOT_HELD, f"{reason}, and in no repetition of {len(never)} ({'; '.join(never)})")
     return Claim(text, Verdict.UNSEEN, f"{reason}; in the others repetitions disagree")
 
 
