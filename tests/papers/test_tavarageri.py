@@ -46,6 +46,13 @@ def test_a_claim_is_judged_by_settings_and_repetitions(cells: dict[str, list[boo
     assert judging.judged("so", cells, "figures").verdict is verdict
 
 
+def test_nothing_is_held_before_every_setting_is_measured() -> None:
+    claims = [judging.judged("so", {"a": [True]}, "1 figure"), judging.judged("not", {"a": [False]}, "1 figure")]
+    cases = [{"graph": "a"}, {"graph": "b"}]
+    assert [claim.verdict for claim in judging.so_far(claims, cases, cases[:1], "graph")] == [UNSEEN, NOT_HELD]
+    assert judging.so_far(claims, cases, cases, "graph") == claims
+
+
 def step() -> hs.TaskGraph:
     """Return a step of a layer with its own variable of 4 bytes, and one without."""
     return hs.TaskGraph(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from hetsched.papers.items import Claim, Verdict
+from hetsched.papers.items import Case, Claim, Row, Verdict
 
 
 def judged(text: str, cells: Mapping[str, Sequence[bool]], figures: str) -> Claim:
@@ -30,6 +31,20 @@ def judged(text: str, cells: Mapping[str, Sequence[bool]], figures: str) -> Clai
     if never:
         return Claim(text, Verdict.NOT_HELD, f"{reason}, and in no repetition of {len(never)} ({'; '.join(never)})")
     return Claim(text, Verdict.UNSEEN, f"{reason}; in the others repetitions disagree")
+
+
+def so_far(claims: Sequence[Claim], cases: Sequence[Case], rows: Sequence[Row], *keys: str) -> list[Claim]:
+    """Return the claims, none of them held if of some setting, which is the values of `keys`, nothing is measured."""
+    settings, measured = ({tuple(one[key] for key in keys) for one in some} for some in (cases, rows))
+    missing = len(settings - measured)
+    if not missing:
+        return list(claims)
+    return [
+        replace(claim, verdict=Verdict.UNSEEN, reason=f"{claim.reason}; of {missing} settings nothing is measured")
+        if claim.verdict is Verdict.HELD
+        else claim
+        for claim in claims
+    ]
 
 
 def span(values: Sequence[float], digits: int = 2) -> str:

@@ -9,7 +9,7 @@ from typing import Literal
 
 from hetsched.papers.items import Case, Claim, Item, Report, Row, Setting, Table, Verdict
 from hetsched.papers.rendering import number, percent
-from hetsched.papers.tavarageri.judging import judged, span
+from hetsched.papers.tavarageri.judging import judged, so_far, span
 from hetsched.papers.tavarageri.names import CLUSTERS, EXPENSIVE, GRAPHS, OPERATIONS, PASSES, QUICK, ROOFLINE, SLACK
 
 STARTS: dict[str, Literal["block", "random"]] = {"from blocks": "block", "from random": "random"}
@@ -81,7 +81,8 @@ def measure(case: Case, data: Path | None) -> Row:
 def report(rows: Sequence[Row], setting: Setting) -> Report:
     """Return a table for each cluster, and the claims on partitions."""
     tables = [_table(rows, cluster) for cluster in CLUSTERS]
-    return Report(tables, [_less(rows), _minimal(rows), _balanced(rows), _optimal(rows), _primary(rows), _efficient(rows), _split(rows)])
+    claims = [_less(rows), _minimal(rows), _balanced(rows), _optimal(rows), _primary(rows), _efficient(rows), _split(rows)]
+    return Report(tables, so_far(claims, cases(setting), rows, "graph", "cluster"))
 
 
 def _table(rows: Sequence[Row], cluster: str) -> Table:
