@@ -316,10 +316,10 @@ def _optimal(rows: Sequence[Row]) -> Claim:
     return judged(text, {name: [share >= NEAR for share in each] for name, each in shares.items()}, figures + beside)
 
 
-def _beside(rows: Sequence[Row], what: str) -> str:
+def _beside(rows: Sequence[Row], what: str, of: Callable[[str], bool] = lambda what: True) -> str:
     """Return a figure under the assistants, and under ours, over that without."""
-    ours = span(_ratios(rows, what, "searching"))
-    return f"{span(_ratios(rows, what, 'paper'))} times that without assistants" + (f", with ours that search {ours} times" if ours else "")
+    own, ours = (span(_ratios(rows, what, policy, of=of)) for policy in ("paper", "searching"))
+    return f"{own} times that without assistants" + (f", with ours that search {ours} times" if ours else "")
 
 
 def _utilised(rows: Sequence[Row]) -> Claim:
@@ -344,9 +344,13 @@ def _tags(rows: Sequence[Row]) -> Claim:
 
 
 def _balance(rows: Sequence[Row]) -> Claim:
-    text = "The assistants maintain a high load balance (conclusion): the busiest device is closer to the mean than without them"
-    cells = _compared(rows, lambda static, own: own["balance"] < static["balance"] * (1 - LEAST), "static", "paper")
-    return judged(text, cells, f"the busy time of the busiest device over the mean is {_beside(rows, 'balance')}")
+    text = "The assistants maintain a high load balance (conclusion): where a device becomes slow, the busiest is closer to the mean"
+    cells = _compared(rows, lambda static, own: own["balance"] < static["balance"] * (1 - LEAST), "static", "paper", of=_slow)
+    return judged(text, cells, f"the busy time of the busiest device over the mean is {_beside(rows, 'balance', _slow)}")
+
+
+def _slow(what: str) -> bool:
+    return what in ("busiest", "other")
 
 
 def _communication(rows: Sequence[Row]) -> Claim:
@@ -371,5 +375,5 @@ SECTION_3 = Item(
     cases,
     report,
     needs=(("torch", "torch"),),
-    time="6 minutes",
+    time="5 minutes",
 )

@@ -29,7 +29,8 @@ def judged(text: str, cells: Mapping[str, Sequence[bool]], figures: str) -> Clai
     if len(always) == len(measured):
         return Claim(text, Verdict.HELD, reason)
     if never:
-        return Claim(text, Verdict.NOT_HELD, f"{reason}, and in no repetition of {len(never)} ({'; '.join(never)})")
+        names = f" ({'; '.join(never)})" if len(never) < len(measured) else ""
+        return Claim(text, Verdict.NOT_HELD, f"{reason}, and in no repetition of {len(never)}{names}")
     return Claim(text, Verdict.UNSEEN, f"{reason}; in the others repetitions disagree")
 
 
