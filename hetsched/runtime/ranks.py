@@ -162,8 +162,12 @@ class Ranks:
         self.cancel()
         self._state.end()
 
-    def cancel(self, key: int | None = None) -> None:
-        """End the processes, and what another thread runs on them, with `Cancelled` there; with `key` only a run of that plan."""
+    def cancel(self) -> None:
+        """End the processes, and what another thread runs on them, with `Cancelled` there."""
+        self.cancel_plan(None)
+
+    def cancel_plan(self, key: int | None) -> None:
+        """Do so if a run of that plan is under way, or with None any run."""
         if self._state.busy and key in (None, self._state.key):
             self._state.inbox.put((-1, Cancelled("the run was cancelled")))
 
@@ -417,7 +421,7 @@ class Spawned:
     def cancel(self) -> None:
         """End what another thread runs, with `Cancelled` there, and the processes."""
         self._cancelled = True
-        self.processes.cancel(self._key)
+        self.processes.cancel_plan(self._key)
 
     def restart(self) -> None:
         """Start new processes."""
