@@ -22,6 +22,9 @@ def percent(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
+NOT_YET = "not measured yet"
+
+
 def text(reproduction: Reproduction) -> Iterator[str]:
     """Yield the lines of a reproduction for a terminal, which need not know the spaces that do not break lines."""
     for line in _lines(reproduction):
@@ -70,8 +73,8 @@ def page(reproductions: Sequence[Reproduction]) -> str:
 _INTRODUCTION = (
     "This page is made by `hetsched reproduce` of the results in the folder beside it: each table and figure of the five papers that is "
     "measured here, beside the paper's own figures, and each claim with a verdict: *held*, *not held* or *cannot be seen here*. What "
-    "differs from the paper's experiment stands before the figures. Durations are those of cost models or made by a generator unless an "
-    "item says that they are measured, so milliseconds compare within a table, not with the paper's."
+    "differs from the paper's experiment stands before the figures; what is not measured yet says so. Durations are those of cost models "
+    "or made by a generator unless an item says that they are measured, so milliseconds compare within a table, not with the paper's."
 )
 
 
@@ -92,9 +95,9 @@ def _section(reproduction: Reproduction) -> Iterator[str]:
         yield "\n".join(f"- {claim.text}: **{claim.verdict}**. {claim.reason}" for claim in report.claims)
 
 
-def markdown(table: Table) -> str:
-    """Return a Markdown table, its first column left-aligned, the others right-aligned."""
-    rule = ["---"] + ["---:"] * (len(table.head) - 1)
+def markdown(table: Table, others: str = "---:") -> str:
+    """Return a Markdown table, its first column left-aligned, the others by default right-aligned."""
+    rule = ["---"] + [others] * (len(table.head) - 1)
     return "\n".join(f"| {' | '.join(line)} |" for line in (table.head, rule, *table.rows))
 
 
@@ -102,14 +105,13 @@ def _claims(reproductions: Sequence[Reproduction]) -> str:
     rows: list[list[str]] = []
     papers = {reproduction.paper.name: reproduction.paper for reproduction in reproductions}
     for name, paper in papers.items():
-        decided = [(f"{one.item.name}", claim) for one in reproductions if one.paper.name == name for claim in one.report.claims]
-        rows += [_claim_row(name, item, claim) for item, claim in decided]
-        rows += [_claim_row(name, "", claim) for claim in paper.unseen]
-    return markdown(Table(["paper", "item", "claim", "verdict", "because"], rows))
-
-
-def _claim_row(paper: str, item: str, claim: Claim) -> list[str]:
-    return [paper, item, claim.text, str(claim.verdict), claim.reason]
+        for one in (one for one in reproductions if one.paper.name == name):
+            rows += [
+                [name, one.item.name, claim.text, *((str(claim.verdict), claim.reason) if one.taken else (NOT_YET, ""))]
+                for claim in one.report.claims
+            ]
+        rows += [[name, "", claim.text, str(claim.verdict), claim.reason] for claim in paper.unseen]
+    return markdown(Table(["paper", "item", "claim", "verdict", "because"], rows), "---")
 
 
 def counted(claims: Iterable[Claim]) -> str:
