@@ -25,7 +25,7 @@ MAIN = "hetsched.papers.measuring:serve"
 
 @dataclass(frozen=True)
 class Progress:
-    """A case was measured, or found among the stored results."""
+    """A case was measured; `done` counts the stored results too."""
 
     done: int
     total: int

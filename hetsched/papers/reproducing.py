@@ -14,7 +14,7 @@ from hetsched.errors import InvalidArgument, MissingDependency
 from hetsched.papers import measuring, rendering
 from hetsched.papers.items import Item, Paper, Report, Setting
 from hetsched.papers.registry import find_paper
-from hetsched.papers.results import Results
+from hetsched.papers.results import Results, key
 
 
 @dataclass(frozen=True)
@@ -132,9 +132,8 @@ def reproduce(
             for module, extra in item.needs:
                 if importlib.util.find_spec(module) is None:
                     raise MissingDependency(module, extra)
-        every = [case for item in chosen for case in cases[item.name]]
-        unique = [case for place, case in enumerate(every) if case not in every[:place]]
-        measuring.measure(found, unique, store, jobs=jobs, data=setting.data, on_progress=on_progress)
+        unique = {key(case): case for item in chosen for case in cases[item.name]}
+        measuring.measure(found, list(unique.values()), store, jobs=jobs, data=setting.data, on_progress=on_progress)
     return [_reproduction(found, item, setting, cases[item.name], store) for item in chosen]
 
 

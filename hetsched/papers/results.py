@@ -50,18 +50,18 @@ class Results:
         for number, line in enumerate(text.splitlines(), 1):
             try:
                 record = json.loads(line)
-                self._by_case[_key(record["case"])] = record
+                self._by_case[key(record["case"])] = record
             except (ValueError, KeyError, TypeError):
                 raise InvalidProblem(f"line {number} of {path} is not a result; remove it, or measure all again with fresh=True") from None
 
     def __contains__(self, case: Case) -> bool:
-        return _key(case) in self._by_case
+        return key(case) in self._by_case
 
     def add(self, case: Case, result: Row) -> None:
         """Store the result of a case."""
         date = str(datetime.datetime.now(datetime.UTC).date())
         record = {"case": case, "result": result, "where": where(), "date": date, "sources": sources()}
-        self._by_case[_key(case)] = record
+        self._by_case[key(case)] = record
         if self.path is not None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with open(self.path, "a", encoding="utf-8") as file:
@@ -69,19 +69,19 @@ class Results:
 
     def rows(self, cases: Iterable[Case]) -> list[Row]:
         """Return the measured ones of some cases with their results, each as one flat dictionary."""
-        records = [self._by_case[_key(case)] for case in cases if case in self]
+        records = [self._by_case[key(case)] for case in cases if case in self]
         return [record["case"] | record["result"] for record in records]
 
     def outdated(self, cases: Iterable[Case]) -> int:
         """Return the number of cases that were measured with other sources of hetsched."""
-        return sum(self._by_case[_key(case)]["sources"] != sources() for case in cases if case in self)
+        return sum(self._by_case[key(case)]["sources"] != sources() for case in cases if case in self)
 
     def taken(self, cases: Sequence[Case]) -> str:
         """Return the machines and dates of the measurements of some cases."""
         dates: dict[str, set[str]] = {}
         for case in cases:
             if case in self:
-                record = self._by_case[_key(case)]
+                record = self._by_case[key(case)]
                 dates.setdefault(record["where"], set()).add(record["date"])
         return "; ".join(f"{machine}, {' to '.join(sorted({min(days), max(days)}))}" for machine, days in dates.items())
 
@@ -113,5 +113,6 @@ def sources() -> str:
     return digest.hexdigest()[:12]
 
 
-def _key(case: Case) -> str:
+def key(case: Case) -> str:
+    """Return a text that equal cases have in common."""
     return json.dumps(case, sort_keys=True)

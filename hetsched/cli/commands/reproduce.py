@@ -51,9 +51,11 @@ def reproduce(
 
     Example: [bold]hetsched reproduce ios table-1 --quick[/bold]
     """
+    from hetsched.documents import write_bytes
     from hetsched.papers import find_paper, papers, rendering
     from hetsched.papers import reproduce as measure
     from hetsched.papers.measuring import Progress
+    from hetsched.papers.registry import PAPERS
 
     if paper is None or show_list:
         _list([find_paper(paper)] if paper not in (None, "all") else papers())
@@ -68,13 +70,13 @@ def reproduce(
         warn(progress, "measured")
 
     made: list[Reproduction] = []
-    for name in [known.name for known in papers()] if paper == "all" else [paper]:
+    for name in PAPERS if paper == "all" else [paper]:
         made += measure(
             name, items or None, quick=quick, results=results, data=data, fresh=fresh, stored=stored, jobs=jobs, on_progress=told
         )
     outputs = Outputs()
     if output is not None:
-        outputs.write(output, lambda path: path.write_text(rendering.page(made), encoding="utf-8"))
+        outputs.write(output, lambda path: write_bytes(rendering.page(made).encode(), path))
     if json:
         say_json([one.as_dict() for one in made])
     else:

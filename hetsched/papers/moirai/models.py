@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import functools
 import importlib
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from hetsched.coarsening.fusion_rules import fuse
 from hetsched.costs.roofline import Roofline
+from hetsched.papers.models import calls
 from hetsched.problem.cluster import Cluster
 from hetsched.problem.graph import TaskGraph
 from hetsched.problem.problem import Problem
@@ -52,27 +52,12 @@ def kind(model: str) -> str:
 def graph(model: str) -> TaskGraph:
     """Return one call of a model in float16: an image of 1100 x 1100, 2048 tokens, or 128 sequences of 128 residues."""
     torch = importlib.import_module("torch")
-    frontend = importlib.import_module("hetsched.frontends.torch")
     default = torch.get_default_dtype()
     torch.set_default_dtype(torch.float16)  # a module converted afterwards would be made in full
     try:
-        make, args = _call(torch, *model.split())
-        made: TaskGraph = frontend.record(make, args)
+        return calls()[model].capture()
     finally:
         torch.set_default_dtype(default)
-    return made
-
-
-def _call(torch: Any, kind: str, size: str) -> tuple[Callable[[], Any], Any]:
-    """Return what makes the module, and its arguments, tensors without data."""
-    language, swin, folding, vision = (
-        importlib.import_module(f"hetsched.workloads.{name}") for name in ("language", "swin", "folding", "vision")
-    )
-    if kind == "swin":
-        return lambda: swin.swin(size), vision.images(1100)
-    if kind == "gpt3":
-        return lambda: language.decoder(size), torch.empty(1, 2048, dtype=torch.int64, device="meta")
-    return lambda: folding.evoformer(size), folding.aligned(size)
 
 
 def cluster(name: str) -> Cluster:
