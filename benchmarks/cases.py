@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import functools
-import hashlib
 import importlib.util
 import json
 import multiprocessing
@@ -19,8 +17,9 @@ from typing import Any
 
 import figures
 
-import hetsched
 from hetsched.modeling.backends import in_process
+from hetsched.papers import measuring
+from hetsched.papers.results import key, sources
 
 KEPT = Path(__file__).resolve().parent / "results"
 SOLVERS = ("pyscipopt", "highspy", "ortools")
@@ -64,12 +63,12 @@ class Results:
         for number, line in enumerate(path.read_text().splitlines() if path.exists() else [], 1):
             try:
                 record = json.loads(line)
-                self._by_case[_key(record["case"])] = record
+                self._by_case[key(record["case"])] = record
             except (ValueError, KeyError, TypeError):
                 raise SystemExit(f"line {number} of {path} is not a result; remove it, or measure again with --fresh") from None
 
     def __contains__(self, case: Case) -> bool:
-        return _key(case) in self._by_case
+        return key(case) in self._by_case
 
     def __len__(self) -> int:
         return len(self._by_case)
@@ -78,7 +77,7 @@ class Results:
         """Store the result of a case."""
         date = str(datetime.datetime.now(datetime.UTC).date())
         record = {"case": case, "found": result, "where": figures.where(*SOLVERS), "date": date, "sources": sources()}
-        self._by_case[_key(case)] = record
+        self._by_case[key(case)] = record
         if self.path is not None:
             with open(self.path, "a") as file:
                 file.write(json.dumps(record) + "\n")
@@ -89,7 +88,7 @@ class Results:
 
     def outdated(self, cases: Iterable[Case]) -> int:
         """Return the number of cases that were measured with other sources of hetsched."""
-        records = [self._by_case[_key(case)] for case in cases if case in self]
+        records = [self._by_case[key(case)] for case in cases if case in self]
         return sum(record.get("sources") != sources() for record in records)
 
     def taken(self, chosen: Callable[[Case], bool]) -> str:
@@ -123,7 +122,7 @@ def measure(cases: Sequence[Case], work: Work, results: Results, *, jobs: int = 
                 case, result = worker.result()
                 results.add(case, result)
                 finished = total - len(waiting) - sum(busy_worker.case is not None for busy_worker in workers)
-                print(f"{finished} of {total}, {time.monotonic() - started:.0f} s: {_title(case)}: {result['says']}", flush=True)
+                print(f"{finished} of {total}, {time.monotonic() - started:.0f} s: {measuring.title(case)}: {result['says']}", flush=True)
                 if done is not None:
                     done(case)
                 if waiting:
@@ -161,9 +160,9 @@ class _Worker:
             message = self.connection.recv()
         except EOFError:
             self.process.join()
-            raise SystemExit(f"the process that measured {_title(case)} died with exit code {self.process.exitcode}") from None
+            raise SystemExit(f"the process that measured {measuring.title(case)} died with exit code {self.process.exitcode}") from None
         if isinstance(message, str):
-            raise SystemExit(f"{_title(case)} failed:\n{message}")
+            raise SystemExit(f"{measuring.title(case)} failed:\n{message}")
         return case, message
 
 
@@ -181,22 +180,11 @@ def _serve(work: Work, connection: Connection) -> None:
         connection.send(result)
 
 
-@functools.cache
-def sources() -> str:
-    """Return a digest of hetsched's sources at the first call."""
-    digest = hashlib.sha256()
-    for path in sorted(Path(hetsched.__file__).parent.rglob("*.py")):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:12]
-
-
 def timed(call: Callable[[], Any]) -> tuple[Any, dict[str, float]]:
     """Return the result of a call, its wall-clock seconds and the CPU seconds of all threads."""
     before = in_process.set(True)  # solvers too: the CPU time is this process's
     try:
-        wall, cpu = time.perf_counter(), time.process_time()
-        result = call()
-        return result, {"wall_s": time.perf_counter() - wall, "cpu_s": time.process_time() - cpu}
+        return measuring.timed(call)
     finally:
         in_process.reset(before)
 
@@ -210,11 +198,3 @@ def spans(numbers: Iterable[int]) -> str:
         else:
             groups.append([number])
     return ", ".join(f"{group[0]} to {group[-1]}" if len(group) > 2 else ", ".join(map(str, group)) for group in groups)
-
-
-def _key(case: Case) -> str:
-    return json.dumps(case, sort_keys=True)
-
-
-def _title(case: Case) -> str:
-    return " ".join(str(value) for value in case.values())

@@ -14,6 +14,9 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from hetsched.papers.rendering import number as number
+from hetsched.papers.rendering import percent as percent
+
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Colours of Okabe and Ito, distinct for every common colour vision."""
@@ -75,17 +78,6 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
         if len(line) != len(head):
             raise ValueError(f"a row of {len(line)} cells under a head of {len(head)}: {line}")
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def number(value: float, digits: int = 3) -> str:
-    """Return a number to some significant digits, without an exponent, with thousands separated."""
-    exponent = int(f"{value:.{digits - 1}e}".partition("e")[2])
-    return f"{value:,.{max(0, digits - 1 - exponent)}f}".replace(",", "\N{NO-BREAK SPACE}")
-
-
-def percent(share: float) -> str:
-    """Return a share as a number of percent."""
-    return f"{100 * share:.1f} %"
 
 
 def least(call: Callable[[], object], seconds: float = 0.2) -> float:
