@@ -13,8 +13,8 @@ demo: $(VENV)/.installed-demo  ## schedule Inception-v3 on a CPU, a T4 and an A1
 test: $(VENV)/.prepared  ## every test but the slow ones, the same every time
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
-slow: $(VENV)/.installed-test  ## the tests that take many seconds each
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m slow
+slow: $(VENV)/.installed-test  ## the tests that take many seconds each, in CI too with the few examples of a developer
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --hypothesis-profile=dev -m slow
 
 thorough: $(VENV)/.installed-test  ## hours of examples and order drawn anew; HETSCHED_THOROUGH_MINUTES=10 for a part, _SEED and _COUNT to repeat
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --hypothesis-profile=thorough -m "hypothesis or thorough"

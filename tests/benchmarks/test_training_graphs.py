@@ -27,6 +27,7 @@ def test_it_writes_its_tables(docs: Path):
     assert "From module to schedule" not in page
 
 
+@pytest.mark.slow
 def test_a_large_one_is_captured_and_scheduled(monkeypatch: pytest.MonkeyPatch):
     vision = pytest.importorskip("hetsched.workloads.vision")
     torch = pytest.importorskip("torch")

@@ -92,6 +92,7 @@ def test_it_is_never_above_a_schedule(data: st.DataObject, problem: hs.Problem) 
     assert modular(problem, modules=data.draw(partitions(problem.graph))).value <= makespan * (1 + 1e-9)
 
 
+@pytest.mark.slow
 @examples(40)
 @given(data=st.data(), problem=problems(n_tasks=st.integers(2, 7), inputs=st.integers(1, 2)))
 def test_the_recursion_is_never_above_the_optimum(data: st.DataObject, problem: hs.Problem) -> None:

@@ -55,6 +55,7 @@ def test_a_profile_is_told_and_written(run: Any) -> None:
     assert (profile.names, profile.batch_sizes) == (("a", "b"), (1, 4))
 
 
+@pytest.mark.slow
 def test_more_is_added_and_nothing_is_measured_twice(run: Any) -> None:
     profiled(run, "--devices", "a", "--batches", "1", "-o", "net.json")
     first = hs.read("net.json")

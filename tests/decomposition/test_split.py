@@ -87,12 +87,14 @@ def test_tight_memory_leaves_a_valid_bound_and_a_valid_schedule(problem):
     honest(problem)
 
 
+@pytest.mark.slow
 @few
 @given(series(labels=st.sampled_from([None, "a", "b"])))
 def test_labels_across_modules_leave_a_valid_bound_and_a_valid_schedule(problem):
     honest(problem)
 
 
+@pytest.mark.slow
 @few
 @given(series(inputs=2, batch_sizes=[1, 2]))
 def test_several_inputs(problem):
@@ -171,7 +173,10 @@ def test_without_a_search_the_split_is_no_longer_than_its_starts(problem, channe
         assert solution.makespan <= min(solution.methods.makespan) * (1 + 1e-9)
 
 
-@pytest.mark.parametrize(("communication", "inputs"), [*((name, 1) for name in MODELS), ("delay", 16), ("per-input", 16), ("port", 16)])
+@pytest.mark.parametrize(
+    ("communication", "inputs"),
+    [*((name, 1) for name in MODELS), ("delay", 16), *(pytest.param(name, 16, marks=pytest.mark.slow) for name in ("per-input", "port"))],
+)
 def test_windows_shorten_the_schedules_of_overlapping_modules(communication, inputs):
     """At each step the schedule is shorter than before; the split alone answers the same twice."""
     stack = instances.profiled(6, 4, channels=2, inputs=inputs)

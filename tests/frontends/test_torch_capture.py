@@ -92,6 +92,7 @@ def test_random_networks_keep_their_work_and_every_task_reads_what_its_sources_w
     assert np.array_equal(graph.bytes_accessed, graph.weight_bytes + graph.input_bytes + graph.output_bytes)
 
 
+@pytest.mark.slow
 @examples(8)
 @given(networks(), st.integers(6, 9), st.booleans())
 def test_random_networks_run_task_by_task_as_they_are_and_fused_ones_keep_their_work(network, size, fuse):
@@ -409,6 +410,7 @@ def test_models_whose_items_depend_on_each_other_are_refused_but_can_be_captured
     assert capture(model, torch.zeros(3, 4), dynamic_batch=False).n_tasks == 3
 
 
+@pytest.mark.slow
 def test_threads_may_capture_at_once():
     """With `torch.export` alone most of these fail."""
     with ThreadPoolExecutor(4) as pool:

@@ -46,6 +46,7 @@ def test_chains_are_merged_first_and_stay_apart() -> None:
     assert fewer(problem, 12).coarse is problem
 
 
+@pytest.mark.slow
 def test_a_search_of_the_whole_graph_follows() -> None:
     solution = hs.solve(branches(3, 4), "moirai", time_limit=4, options={"solver": "cpsat", "tasks": 3, "improve": True})
     assert "annealing" in solution.methods.method.tolist()

@@ -52,7 +52,11 @@ def least_time(work: Any) -> tuple[int, Any]:
 
 
 @pytest.mark.parametrize(
-    ("kind", "problem"), [*((kind, tangle(10)) for kind in KINDS), (CongestionAware, tangle(10, inputs=2).replace(communication="port"))]
+    ("kind", "problem"),
+    [
+        *((kind, tangle(10)) for kind in KINDS),
+        pytest.param(CongestionAware, tangle(10, inputs=2).replace(communication="port"), marks=pytest.mark.slow),
+    ],
 )
 def test_no_component_begins_after_the_end(kind: type[Formulation], problem: hs.Problem) -> None:
     looks, made = least_time(lambda deadline: kind(problem, deadline=deadline))
@@ -99,6 +103,7 @@ def test_models_that_take_too_long_are_refused_before_they_begin(method: str, mo
     assert re.search(message, "\n".join(solution.messages))
 
 
+@pytest.mark.slow
 def test_all_pairs_are_not_compared_where_there_is_no_time_to() -> None:
     deadline, problem = Deadline.after(1.0, SteppingClock()), tangle(8000)
     with pytest.raises(OutOfTime, match=r"comparing 8,000 tasks with one another takes about 1\.3 s, but 1 s are left; allow more time"):

@@ -75,6 +75,7 @@ def test_phases_sum_to_all() -> None:
     assert fusion.phases(hs.TaskGraph(names)) == [3, 1, 1]
 
 
+@pytest.mark.slow
 def test_a_graph_is_fused_and_placed() -> None:
     pytest.importorskip("torch")
     row = PAPER.measure(fusion.cases(QUICK)[0], None)

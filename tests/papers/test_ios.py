@@ -177,6 +177,7 @@ def test_verdicts_of_figure_6(rows: list[dict[str, Any]], expected: list[Verdict
     assert verdicts("figure-14", rows) == [UNSEEN]
 
 
+@pytest.mark.slow
 def test_the_strategies_of_a_network_are_measured() -> None:
     row = strategies.measure({"what": "strategies", "network": "nasnet_a", "device": "v100"}, None)
     assert row["seconds"]["both"] == min(row["seconds"].values())

@@ -139,6 +139,7 @@ def test_a_method_without_a_schedule_has_its_excess_in_the_table() -> None:
     assert dict(zip(table.head, table.rows[0], strict=True))["best device"] == "(10 GB over)"
 
 
+@pytest.mark.slow
 def test_a_model_is_counted_and_placed() -> None:
     pytest.importorskip("torch")
     counted = PAPER.measure({"what": "graph", "model": "gpt3 330M"}, None)

@@ -162,6 +162,7 @@ def test_what_cannot_be_is_refused(options, message):
         hs.solve(topcuoglu(), options=options)
 
 
+@pytest.mark.slow
 def test_members_of_this_process_alone_run_here(mine, pools):
     @hs.method("homely", summary="known to this process only")
     def homely(problem, monitor):

@@ -56,6 +56,7 @@ def test_both_forms_have_the_same_durations_and_the_same_possible_devices(pair: 
     assert by_kind.arrays.durations.shape[1] <= dense.n_devices
 
 
+@pytest.mark.slow
 @examples(40)
 @given(pairs(largest=3))
 def test_both_forms_have_the_same_schedules_and_bounds(pair: tuple[hs.Problem, hs.Problem]) -> None:

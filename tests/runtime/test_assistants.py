@@ -67,6 +67,7 @@ class Watched(Assistants):
         return moved
 
 
+@pytest.mark.slow
 @examples(40)
 @given(placed(n_tasks=st.integers(2, 7), n_devices=3), STEADY)
 def test_with_steady_speeds_migrations_end(case: tuple[hs.Problem, hs.Decision], factors: list[float]) -> None:
@@ -88,6 +89,7 @@ def test_where_speeds_are_as_expected_every_move_gains(case: tuple[hs.Problem, h
     assert np.count_nonzero(np.diff(run.makespan)) == len(run.decisions) - 1
 
 
+@pytest.mark.slow
 @examples(40)
 @given(placed(n_tasks=st.integers(2, 5), n_devices=st.integers(2, 3), colocation=False), st.integers(1, 3), st.integers(0, 99))
 def test_whatever_happens_a_node_moves_seldom(case: tuple[hs.Problem, hs.Decision], cooldown: int, seed: int) -> None:
@@ -101,6 +103,7 @@ def test_whatever_happens_a_node_moves_seldom(case: tuple[hs.Problem, hs.Decisio
     assert np.sum(moves, axis=0, initial=0, dtype=int).max(initial=0) <= 2 * (math.log2(100 / cooldown + 1) + 1)
 
 
+@pytest.mark.slow
 @examples(40)
 @given(placed(n_tasks=st.integers(2, 7), n_devices=3), STEADY, st.integers(1, 4), st.integers(1, 3))
 def test_probes_take_a_small_part_of_the_time(

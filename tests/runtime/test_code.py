@@ -34,6 +34,7 @@ def error(made, wanted):
     return float((made - wanted).abs().max() / wanted.abs().max().clamp(min=1e-30))
 
 
+@pytest.mark.slow
 @given(module=modules(), fuse=st.booleans(), count=st.sampled_from([1, 2, 5]))
 @examples(30)
 def test_compiled_tasks_compute_what_the_module_does(module, fuse, count):
@@ -48,6 +49,7 @@ def test_compiled_tasks_compute_what_the_module_does(module, fuse, count):
         assert error(own, other) < 1e-5
 
 
+@pytest.mark.slow
 @given(module=modules(), fuse=st.booleans())
 @examples(20)
 def test_values_are_tensors_along_the_edges(module, fuse):

@@ -52,6 +52,7 @@ def test_without_overheads_the_times_are_those_of_simulate(case):
     assert forecasted.makespan == schedule.makespan
 
 
+@pytest.mark.slow
 @given(planned(communication=st.sampled_from(["delay", "per-input"])), st.data())
 @examples(300)
 def test_overheads_never_shorten_a_run_whose_transfers_do_not_contend(case, data):
@@ -83,6 +84,7 @@ def test_dispatch_is_exactly_that_of_the_nearest_problem(case, data):
     assert (late.batches.finish == nearest.batches.finish).all()
 
 
+@pytest.mark.slow
 @given(planned(communication="delay"), st.data())
 @examples(200)
 def test_sends_and_receptions_delay_no_less_than_those_of_the_nearest_problem(case, data):

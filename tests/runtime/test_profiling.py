@@ -132,6 +132,7 @@ def test_a_problem_of_a_profile_is_solved_and_run(measured, module):
         torch.testing.assert_close(run(x), module(x))
 
 
+@pytest.mark.slow
 def test_what_is_known_is_not_measured_again(measured, module):
     x, seen, options = torch.randn(2, 4, 16, 16), [], {"warmup": 1, "runs": 3}
     again = profile(

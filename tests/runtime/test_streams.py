@@ -59,6 +59,7 @@ def runs(draw):
     return module, program, problem, draw(decisions(problem)), devices, World(fakes, seed=draw(st.integers(0, 99)))
 
 
+@pytest.mark.slow
 @given(drawn=runs(), fold=st.booleans(), graphs=st.booleans())
 @examples(25)
 def test_devices_with_streams_have_the_results_of_the_module_in_every_order_that_synchronisation_allows(drawn, fold, graphs):

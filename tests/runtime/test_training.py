@@ -261,6 +261,7 @@ def deep(optimiser="adam"):
 # ---------------------------------------------------------------------- results
 
 
+@pytest.mark.slow
 @examples(60)
 @given(models(), st.data())
 def test_steps_by_any_decision_are_those_of_pytorch_to_the_bit(model, data):
@@ -323,7 +324,7 @@ def test_twenty_steps_of_a_decoder():
             training.check(placed)
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_twenty_steps_of_a_decoder_of_the_size_of_gpt_2():
     def data(seed=0):
         made = torch.Generator().manual_seed(seed % 4)

@@ -101,6 +101,7 @@ def test_a_method_that_dies_fails(mine):
         run("test_answers_keep_every_rule_and_never_beat_the_optimum", "dies")
 
 
+@pytest.mark.slow
 def test_a_method_that_refuses_a_problem_passes(mine):
     @hs.method("choosy", summary="takes one input only")
     def choosy(problem, monitor):

@@ -136,6 +136,7 @@ def test_the_outer_product_is_the_mean_over_sequences():
     torch.testing.assert_close(layer(torch.cat([x, x], 1)), layer(x))
 
 
+@pytest.mark.slow
 def test_inception_is_trained_with_all_its_layers():
     graph = capture_training(lambda: vision.inception_v3().train(), vision.images(299, 4), optimiser="momentum")
     assert graph.op.count("momentum") == 284
@@ -164,7 +165,7 @@ def test_celeritas_models_have_thousands_of_tasks():
         assert graph.n_tasks > smallest
 
 
-@pytest.mark.slow
+@pytest.mark.thorough
 def test_the_largest_trunk_has_more_than_fifty_thousand_tasks_in_training():
     call = record(lambda: folding.evoformer("3.2B"), folding.aligned("3.2B"))
     assert call.n_tasks > 16_000

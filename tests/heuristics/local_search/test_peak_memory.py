@@ -45,6 +45,7 @@ def test_searches_cut_a_step_in_two_where_one_device_is_too_small(method, memory
     assert solution.makespan == pytest.approx(30.2)  # one transfer to the other device, one back
 
 
+@pytest.mark.slow
 @given(st.integers(2, 6), st.floats(0.45, 1.0), st.integers(0, 3))
 @examples(15)
 def test_what_is_found_fits(layers, share, seed):
@@ -57,6 +58,7 @@ def test_what_is_found_fits(layers, share, seed):
         assert solution.best_effort.bytes_over > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["annealing", "tabu", "evolution"])
 @given(problem=problems(memory="peak", tight=True, missing_links=False, transfers=False, n_tasks=st.integers(1, 4)))
 @examples(15)

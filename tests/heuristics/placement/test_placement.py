@@ -318,6 +318,7 @@ def test_metis_refuses_what_it_cannot_cut():
     assert any("METIS cuts only graphs of more tasks than devices" in message for message in solution.messages)
 
 
+@pytest.mark.slow
 def test_output_of_metis_is_not_printed():
     """One task has nearly all the work, so METIS prints a warning about empty parts, which no option suppresses."""
     pytest.importorskip("pymetis")
