@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from hetsched import (
         analysis,
         bounds,
+        chain,
         costs,
         documents,
         errors,
@@ -19,12 +20,18 @@ if TYPE_CHECKING:
         heuristics,
         modeling,
         models,
+        planning,
         report,
         runtime,
         search,
         workloads,
     )
     from hetsched.bounds.best import bound
+    from hetsched.chain.card import ModelCard
+    from hetsched.chain.machine import Machine
+    from hetsched.chain.placement import Placement
+    from hetsched.chain.problem import ChainProblem
+    from hetsched.chain.workload import Workload
     from hetsched.documents import read
     from hetsched.errors import (
         Cancelled,
@@ -45,6 +52,7 @@ if TYPE_CHECKING:
     )
     from hetsched.models.ios.dynamic_program import stages
     from hetsched.papers.reproducing import reproduce
+    from hetsched.planning.planner import ModelPlan, plan
     from hetsched.problem.cluster import Cluster, Device
     from hetsched.problem.graph import Shape, TaskGraph
     from hetsched.problem.problem import Problem
@@ -55,6 +63,7 @@ if TYPE_CHECKING:
     from hetsched.search import Event, Monitor, method
     from hetsched.search.solution import Bound, Solution, Status
     from hetsched.solving import methods, solve
+    from hetsched.verification.placement import verify_placement
     from hetsched.verification.stages import verify_stages
     from hetsched.verification.verify import Violation, verify
 
@@ -62,6 +71,7 @@ _HOMES = {
     "": [
         "analysis",
         "bounds",
+        "chain",
         "costs",
         "documents",
         "errors",
@@ -69,12 +79,18 @@ _HOMES = {
         "heuristics",
         "modeling",
         "models",
+        "planning",
         "report",
         "runtime",
         "search",
         "workloads",
     ],
     "bounds.best": ["bound"],
+    "chain.card": ["ModelCard"],
+    "chain.machine": ["Machine"],
+    "chain.placement": ["Placement"],
+    "chain.problem": ["ChainProblem"],
+    "chain.workload": ["Workload"],
     "documents": ["read"],
     "errors": [
         "Cancelled",
@@ -95,6 +111,7 @@ _HOMES = {
     ],
     "models.ios.dynamic_program": ["stages"],
     "papers.reproducing": ["reproduce"],
+    "planning.planner": ["ModelPlan", "plan"],
     "problem.cluster": ["Cluster", "Device"],
     "problem.graph": ["Shape", "TaskGraph"],
     "problem.problem": ["Problem"],
@@ -105,6 +122,7 @@ _HOMES = {
     "search": ["Event", "Monitor", "method"],
     "search.solution": ["Bound", "Solution", "Status"],
     "solving": ["methods", "solve"],
+    "verification.placement": ["verify_placement"],
     "verification.stages": ["verify_stages"],
     "verification.verify": ["Violation", "verify"],
 }
@@ -112,6 +130,7 @@ _HOMES = {
 __all__ = [
     "Bound",
     "Cancelled",
+    "ChainProblem",
     "Cluster",
     "Decision",
     "Device",
@@ -123,11 +142,15 @@ __all__ = [
     "InvalidModel",
     "InvalidProblem",
     "InvalidSchedule",
+    "Machine",
     "MissingDependency",
+    "ModelCard",
+    "ModelPlan",
     "Monitor",
     "OutOfMemory",
     "OutOfTime",
     "PeerLost",
+    "Placement",
     "Problem",
     "Schedule",
     "Shape",
@@ -139,9 +162,11 @@ __all__ = [
     "Timeout",
     "UnsupportedFeature",
     "Violation",
+    "Workload",
     "analysis",
     "bound",
     "bounds",
+    "chain",
     "costs",
     "documents",
     "errors",
@@ -151,6 +176,8 @@ __all__ = [
     "methods",
     "modeling",
     "models",
+    "plan",
+    "planning",
     "read",
     "report",
     "reproduce",
@@ -160,6 +187,7 @@ __all__ = [
     "solve",
     "stages",
     "verify",
+    "verify_placement",
     "verify_stages",
     "workloads",
 ]

@@ -47,6 +47,8 @@ KINDS: Mapping[str, str] = {
     "hetsched-stages": "hetsched.schedule.stage_document:StagesDocument",
     "hetsched-timeline": "hetsched.costs.timeline_document:TimelineDocument",
     "hetsched-profile": "hetsched.costs.profile_document:ProfileDocument",
+    "hetsched-model": "hetsched.chain.card_document:ModelDocument",
+    "hetsched-machine": "hetsched.chain.machine_document:MachineDocument",
 }
 """Module and class of the document of each `format` that `read` supports, imported at first use."""
 
@@ -126,7 +128,8 @@ def to_document(value: object) -> Document[Any]:
     where = KINDS.get(getattr(type(value), "_format", ""))
     if where is None:
         raise InvalidArgument(
-            f"{shown(value)} has no document format; give a graph, cluster, problem, schedule, solution, stages, timeline or profile"
+            f"{shown(value)} has no document format; give a value of one of the kinds "
+            f"{', '.join(kind.removeprefix('hetsched-') for kind in KINDS)}"
         )
     made: Document[Any] = _document_class(where).of(value)
     return made
@@ -270,7 +273,7 @@ def _replace(target: Path, data: bytes | bytearray, status: os.stat_result | Non
 
 @checked
 def read(path: str | os.PathLike[str]) -> Frozen:
-    """Return the graph, cluster, problem, schedule, solution, stages, timeline or profile of the JSON document at `path`, by its `format`.
+    """Return the graph, problem, schedule, profile, model or other value of the JSON document at `path`, by its `format`; see `KINDS`.
 
     Raises
     ------
@@ -284,7 +287,7 @@ def read(path: str | os.PathLike[str]) -> Frozen:
 
 @checked
 def schema(kind: str) -> dict[str, Any]:
-    """Return the JSON Schema of a kind of document: graph, cluster, problem, schedule, solution, stages, timeline, profile."""
+    """Return the JSON Schema of a kind of document, a key of `KINDS` without ``hetsched-``: graph, cluster, problem, ..."""
     name = f"hetsched-{kind}"
     if name not in KINDS:
         raise InvalidProblem(f"no document kind {kind!r}; choose from {', '.join(key.removeprefix('hetsched-') for key in KINDS)}")

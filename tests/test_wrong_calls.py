@@ -430,7 +430,52 @@ EXPRESSIONS = {
     "FlowVariables": ("pair", "leave", "arrive", "moving"),
     "Objective": ("expression",),
 }
+
+
+def chain() -> hs.ChainProblem:
+    return hs.ChainProblem(["i", "j"], ["x", "y"], [[1.0, 2.0], [1.0, 2.0]])
+
+
+def placement() -> hs.Placement:
+    return hs.Placement([(0, 0, 1), (1, 1, 2)])
+
+
+def machine() -> hs.Machine:
+    cluster = hs.Cluster([hs.costs.device("t4", "x"), hs.costs.device("v100", "y")], bandwidth=1e9)
+    return hs.Machine(cluster, tool_names={"x": {"vllm": 0}, "y": {"vllm": 1}})
+
+
+def model_plan() -> hs.ModelPlan:
+    return hs.plan(model_card(), machine(), hs.Workload(3, 1))
+
+
+def model_card() -> hs.ModelCard:
+    return hs.frontends.configs.read({"model_type": "gpt2", "n_embd": 8, "n_head": 2, "n_layer": 1, "n_positions": 4, "vocab_size": 10})
+
+
 BY_DOOR: dict[str, Callable[[], Any]] = {
+    **{f"ChainProblem.{name}": lambda name=name: getattr(chain(), name) for name in ("items", "devices", "seconds")},
+    "ModelPlan.command.tool": lambda: "vllm",
+    "ModelPlan.with_memory.more_bytes": lambda: 1e9,
+    **{f"{name}.problem": chain for name in ("testing.best_placements", "testing.placements", "verify_placement")},
+    "verify_placement.placement": placement,
+    **{f"ModelPlan.{name}.device": lambda: "x" for name in ("next_memory_step", "with_memory", "break_even")},
+    **{f"{name}.card": model_card for name in ("plan", "costs.LanguageRoofline.chain")},
+    **{f"{name}.machine": machine for name in ("plan", "costs.LanguageRoofline.chain")},
+    **{f"{name}.work": lambda: hs.Workload(3, 1) for name in ("plan", "costs.LanguageRoofline.chain")},
+    "ChainProblem.in_progress.n_stages": lambda: 2,
+    "ChainProblem.scaled.factor": lambda: 2.0,
+    "Placement.stages": lambda: placement().stages,
+    "Placement.of.problem": chain,
+    "Placement.of.devices": lambda: ["x", "y"],
+    "Placement.of.counts": lambda: [1, 1],
+    "ModelCard.name": lambda: "m",
+    "ModelCard.family": lambda: "gpt2",
+    "ModelCard.width": lambda: 8,
+    "ModelCard.vocabulary": lambda: 10,
+    "ModelCard.items": lambda: model_card().items,
+    "ModelCard.parameters": lambda: model_card().parameters,
+    "ModelCard.weight_bytes": lambda: model_card().weight_bytes,
     **{f"models.variables.{record}.{name}": lambda: columns(model()) for record, names in EXPRESSIONS.items() for name in names},
     "analysis.levels.Merged.members": lambda: np.ones(2, np.int64),
     "models.variables.AssignmentVariables.seconds": lambda: np.zeros((3, 2)),
@@ -730,6 +775,7 @@ KEYWORDS: dict[str, dict[str, Callable[[], Any]]] = {
     "arrays.Columns": {"time": lambda: [1.0, 2.0]},
     "arrays.Columns.replace": {"time": lambda: [1.0]},
     "costs.Deviations.replace": {"estimated": lambda: np.ones(12)},
+    "ChainProblem.replace": {"shared_bytes": lambda: 0},
     "costs.device": {"memory_bytes": lambda: 1.0},
     "runtime.two_step": {"memory": lambda: "static"},
     "costs.Profile.problem": {"memory": lambda: "static"},
@@ -764,6 +810,13 @@ SELVES: dict[str, Callable[[], Any]] = {
     "Schedule": schedule,
     "Solution": solution,
     "StageSchedule": stage_schedule,
+    "ChainProblem": chain,
+    "LanguageRoofline": hs.costs.LanguageRoofline,
+    "Machine.write": machine,
+    "ModelCard": model_card,
+    "Placement": placement,
+    "ModelPlan": model_plan,
+    "Workload": lambda: hs.Workload(3, 1),
     "Monitor": lambda: hs.Monitor(problem()),
     "Levels": lambda: Levels(problem()),
     "Supports": Supports,
@@ -1043,6 +1096,7 @@ _ELSEWHERE = (
     "Schedule.of_problem",  # for the simulator; users have from_columns
 )
 ABSTRACT = (
+    "ModelPlan",
     "Schedule",
     "StageSchedule",
     "runtime.Comparison",

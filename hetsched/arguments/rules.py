@@ -26,6 +26,7 @@ _REMEDIES = {
     "Decision": "hetsched.Decision.from_assignment(...) makes one, schedule.decision is one",
     "Schedule": "hetsched.solve(problem).schedule and hetsched.simulate(problem, decision) are such",
     "Solution": "hetsched.solve(problem) returns one",
+    "ModelCard": "hetsched.frontends.configs.read(path) makes one of a config.json, frontends.gguf.read(path) of a GGUF file",
 }
 _short = reprlib.Repr()
 _short.maxstring, _short.maxother = 60, 80

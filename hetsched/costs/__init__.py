@@ -7,6 +7,7 @@ from hetsched.costs.analytic import Analytic, Family
 from hetsched.costs.communication import Links
 from hetsched.costs.deviations import Deviations
 from hetsched.costs.devices import device
+from hetsched.costs.language import LanguageRoofline
 from hetsched.costs.machine import Machine, Overhead
 from hetsched.costs.measurements import CopyTime, Network, Operator, ProfiledDevice, StageTime, TaskTime
 from hetsched.costs.profile import Profile
@@ -29,6 +30,7 @@ __all__ = [
     "Family",
     "KernelModel",
     "Kernels",
+    "LanguageRoofline",
     "Links",
     "Machine",
     "Measured",

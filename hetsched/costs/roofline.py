@@ -109,8 +109,8 @@ class Roofline:
 
     def _parts(self, graph: TaskGraph, devices: Sequence[Device], batch: FloatArray) -> tuple[FloatArray, FloatArray, BoolArray]:
         """Return the seconds of arithmetic and of traffic, [n, m, B], and which tasks are free, [n]."""
-        peak = np.array([self._peak(device) for device in devices])[:, None]
-        bandwidth = np.array([_bandwidth(device) for device in devices])[:, None]
+        peak = np.array([peak_of(device, self.dtype) for device in devices])[:, None]
+        bandwidth = np.array([bandwidth_of(device) for device in devices])[:, None]
         free = np.array([op in self.free_ops for op in graph.op], bool)
         _tell_unknown(graph, np.flatnonzero(np.isnan(graph.flops) & ~free))
         flops = np.nan_to_num(graph.flops, nan=0.0)
@@ -120,14 +120,16 @@ class Roofline:
         traffic = shared[:, None, None] + (accessed - shared)[:, None, None] * batch
         return flops[:, None, None] * batch / (self.efficiency * peak), traffic / bandwidth, free
 
-    def _peak(self, device: Device) -> float:
-        if self.dtype not in device.peak_flops:
-            dtypes = ", ".join(device.peak_flops) or "none"
-            raise InvalidProblem(
-                f"device {device.name!r} has no peak_flops for {self.dtype!r} (it has {dtypes}); "
-                "choose another dtype, give the device that peak, or take it from hetsched.costs.device(kind)"
-            )
-        return device.peak_flops[self.dtype]
+
+def peak_of(device: Device, dtype: str) -> float:
+    """Return the peak of a device in FLOP/s; raise `InvalidProblem` if it has none for the dtype."""
+    if dtype not in device.peak_flops:
+        dtypes = ", ".join(device.peak_flops) or "none"
+        raise InvalidProblem(
+            f"device {device.name!r} has no peak_flops for {dtype!r} (it has {dtypes}); "
+            "choose another dtype, give the device that peak, or take it from hetsched.costs.device(kind)"
+        )
+    return device.peak_flops[dtype]
 
 
 def operator_types(free_ops: Iterable[str]) -> frozenset[str]:
@@ -146,7 +148,8 @@ def _tell_unknown(graph: TaskGraph, tasks: IntArray) -> None:
         warn(f"the roofline times {plural(len(tasks), 'task')} of unknown FLOPs by bytes alone ({which}); give the graph their flops")
 
 
-def _bandwidth(device: Device) -> float:
+def bandwidth_of(device: Device) -> float:
+    """Return the memory bandwidth of a device in bytes per second; raise `InvalidProblem` if it has none."""
     if device.memory_bandwidth is None or not math.isfinite(device.memory_bandwidth):
         raise InvalidProblem(
             f"memory_bandwidth of device {device.name!r} is {device.memory_bandwidth}, but the roofline needs bytes per second; "

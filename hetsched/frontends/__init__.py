@@ -1,4 +1,4 @@
-"""Frontends: task graphs from other descriptions of a computation."""
+"""Frontends: task graphs, and cards of models, from other descriptions of a computation."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from hetsched.lazy import attach
 
 if TYPE_CHECKING:
-    from hetsched.frontends import torch
+    from hetsched.frontends import configs, gguf, huggingface, torch
 
-__all__ = ["torch"]
+__all__ = ["configs", "gguf", "huggingface", "torch"]
 
-_HOMES = {"": ["torch"]}
+_HOMES = {"": ["configs", "gguf", "huggingface", "torch"]}
 __getattr__, __dir__ = attach(__name__, _HOMES)

@@ -1,7 +1,7 @@
 """Tools for tests of schedulers, in this package and in others.
 
-Hypothesis strategies for problems and decisions, the optimum of tiny problems by enumeration, a corpus of problems
-with their optima, and suites of tests for scheduling methods, lower bounds and solvers.
+Hypothesis strategies for problems, decisions, chains and placements, the optimum of tiny problems by enumeration, a
+corpus of problems with their optima, and suites of tests for scheduling methods, lower bounds and solvers.
 """
 
 from __future__ import annotations
@@ -14,17 +14,21 @@ from hetsched.testing.brute_force import Optimum, brute_force
 
 if TYPE_CHECKING:
     from hetsched.testing import bounds, conformance, corpus, profiles
+    from hetsched.testing.chains import best_placements, chain_problems, placements
     from hetsched.testing.strategies import clusters, decisions, numbers, problems, task_graphs
 
 __all__ = [
     "Optimum",
+    "best_placements",
     "bounds",
     "brute_force",
+    "chain_problems",
     "clusters",
     "conformance",
     "corpus",
     "decisions",
     "numbers",
+    "placements",
     "problems",
     "profiles",
     "task_graphs",
@@ -33,6 +37,7 @@ __all__ = [
 # Imported at first use: the suites use the profile of hypothesis that is loaded at that time.
 _HOMES = {
     "": ["bounds", "conformance", "corpus", "profiles"],
+    "chains": ["best_placements", "chain_problems", "placements"],
     "strategies": ["clusters", "decisions", "numbers", "problems", "task_graphs"],
 }
 if "pytest" in sys.modules:  # a failing assertion of a suite then shows its values, as in a test module

@@ -1,0 +1,102 @@
+"""Bytes, loads and values of placements."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from hetsched.arguments import checked, shown
+from hetsched.arrays import FloatArray, Frozen
+from hetsched.chain.placement import ChainStage, Placement
+from hetsched.chain.problem import ChainProblem
+from hetsched.errors import InvalidSchedule
+
+
+@dataclass(frozen=True, eq=False)
+class ChainValues(Frozen):
+    """What a placement takes.
+
+    Attributes
+    ----------
+    stage_seconds : float64 [K]
+        Time of each stage for one request.
+    hop_seconds : float64 [K - 1]
+        Time between successive stages.
+    closing_seconds : float
+        Time from the last stage back to the first.
+    stage_bytes, missing_bytes : float64 [K]
+        What each stage needs, and by how much that is more than its device has.
+    in_progress : int
+        Requests in progress at a time.
+    """
+
+    stage_seconds: FloatArray
+    hop_seconds: FloatArray
+    closing_seconds: float
+    stage_bytes: FloatArray
+    missing_bytes: FloatArray
+    in_progress: int
+
+    @property
+    def fits(self) -> bool:
+        """Whether each stage fits its device."""
+        return not self.missing_bytes.any()
+
+    @property
+    def latency(self) -> float:
+        """Seconds of one request alone."""
+        return math.fsum([*self.stage_seconds, *self.hop_seconds, self.closing_seconds])
+
+    @property
+    def largest_load(self) -> float:
+        """Most seconds for which a device or a link is busy with one request."""
+        return float(max(*self.stage_seconds, *self.hop_seconds, self.closing_seconds))
+
+    @property
+    def period(self) -> float:
+        """Seconds between two requests where `in_progress` are at a time."""
+        return max(self.largest_load, self.latency / self.in_progress)
+
+
+@checked
+def evaluate(problem: ChainProblem, placement: Placement) -> ChainValues:
+    """Return what a placement takes; it has to be valid but for memory.
+
+    Raises
+    ------
+    InvalidSchedule
+        The placement does not cover the chain in order, or two stages have one device.
+    """
+    stages = placement.stages
+    ends = [0, *(stage.end for stage in stages)]
+    if ends[-1] != problem.n_items or any(not start == stage.first < stage.end for start, stage in zip(ends, stages, strict=False)):
+        raise InvalidSchedule(
+            f"{placement!r} does not cover the items 0 to {problem.n_items - 1} one after the other; each stage begins where the last ends"
+        )
+    devices = [stage.device for stage in stages]
+    if len(set(devices)) < len(devices) or not set(devices) <= set(range(problem.n_devices)):
+        raise InvalidSchedule(
+            f"{placement!r} has devices {shown(devices)}; each stage has a device of its own, from 0 to {problem.n_devices - 1}"
+        )
+    pairs = [(a.device, b.device) for a, b in itertools.pairwise(stages)]
+    used = np.array([stage_bytes(problem, stage) for stage in stages])
+    free = problem.memory_bytes[[stage.device for stage in stages]]
+    return ChainValues(
+        np.array([problem.stage_seconds[k] + math.fsum(problem.seconds[first:end, k]) for k, first, end in stages]),
+        np.array([problem.hops[pair] for pair in pairs]),
+        float(problem.closing[stages[-1].device, stages[0].device]),
+        used,
+        np.maximum(used - free, 0.0),
+        problem.in_progress(len(stages)),
+    )
+
+
+def stage_bytes(problem: ChainProblem, stage: ChainStage) -> float:
+    """Return the bytes that a stage needs on its device."""
+    own = slice(stage.first, stage.end)
+    shared = problem.shared_bytes if stage.end - stage.first == problem.n_items else 0.0
+    held = math.fsum(problem.weight_bytes[own]) + math.fsum(problem.cache_bytes[own])
+    return held + float(problem.workspace_bytes[own].max()) - shared

@@ -1,0 +1,188 @@
+"""A chain of items and the devices that may run intervals of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hetsched.arguments import COUNT, check_array, checked, number
+from hetsched.arrays import FloatArray, Frozen, IntArray
+from hetsched.errors import InvalidProblem
+from hetsched.problem.graph import RANGE, in_range, plural, unique_names
+
+MOST_DEVICES = 64
+IMPOSSIBLE, UNLIMITED = ", or inf if it is impossible", ", or inf for unlimited"
+
+
+class ChainProblem(Frozen):
+    """Times and bytes of a chain of n items on m devices.
+
+    A placement cuts the chain into stages, intervals of items, and gives each stage a device of its own. Items run in order, so a
+    request passes through the stages one after the other.
+
+    Parameters
+    ----------
+    items, devices : iterables of str
+        Unique names; the items in order of execution.
+    seconds : array_like [n, m]
+        Time of an item on a device for one request. inf: impossible.
+    weight_bytes, cache_bytes : array_like [n], optional
+        What an item holds on its device all the time. Default: 0.
+    workspace_bytes : array_like [n], optional
+        What an item needs while it runs; a stage needs that of its largest. Default: 0.
+    memory_bytes : array_like [m], optional
+        What a device has for its stage. Default: unlimited.
+    stage_seconds : array_like [m], optional
+        Time that a stage on a device takes beside its items. inf: impossible. Default: 0.
+    hops : array_like [m, m], optional
+        Time from a stage on one device (row) to the next stage on another (column). inf: impossible. Default: 0.
+    closing : array_like [m, m], optional
+        Time from the last stage (row) back to the first (column), if they are two. inf: impossible. Default: 0.
+    most_in_progress : int, optional
+        Most requests that are in progress at a time. Default: as many as there are stages.
+    shared_bytes : float
+        Bytes of weights that the first and the last item have in common, as a table of words: a stage of all items holds them once.
+
+    Raises
+    ------
+    InvalidProblem
+        A shape does not fit, an amount is negative, NaN or out of range, or there is no item or device.
+
+    Notes
+    -----
+    With M the bytes of a stage of items [i, j), that is all of ``weight_bytes`` and ``cache_bytes``, the largest of
+    ``workspace_bytes``, and ``shared_bytes`` less if it is the whole chain, a stage fits if M is at most ``memory_bytes``. M never
+    falls when an interval grows. Bytes are whole numbers, so that their sums are exact: needs are rounded up, memory and
+    ``shared_bytes`` down.
+    """
+
+    items: tuple[str, ...]
+    devices: tuple[str, ...]
+    seconds: FloatArray
+    weight_bytes: FloatArray
+    cache_bytes: FloatArray
+    workspace_bytes: FloatArray
+    memory_bytes: FloatArray
+    stage_seconds: FloatArray
+    hops: FloatArray
+    closing: FloatArray
+    shared_bytes: int
+    most_in_progress: int | None
+
+    @checked(InvalidProblem, most_in_progress=COUNT)
+    def __init__(
+        self,
+        items: Iterable[str],
+        devices: Iterable[str],
+        seconds: npt.ArrayLike,
+        *,
+        weight_bytes: npt.ArrayLike | None = None,
+        cache_bytes: npt.ArrayLike | None = None,
+        workspace_bytes: npt.ArrayLike | None = None,
+        memory_bytes: npt.ArrayLike | None = None,
+        stage_seconds: npt.ArrayLike | None = None,
+        hops: npt.ArrayLike | None = None,
+        closing: npt.ArrayLike | None = None,
+        shared_bytes: float = 0.0,
+        most_in_progress: int | None = None,
+    ) -> None:
+        items, devices = unique_names(items, "item"), unique_names(devices, "device")
+        n, m = len(items), len(devices)
+        if not n or not 1 <= m <= MOST_DEVICES:
+            raise InvalidProblem(
+                f"there are {plural(n, 'item')} and {plural(m, 'device')}; give at least one item, and 1 to {MOST_DEVICES} devices"
+            )
+        columns = {
+            "seconds": _amounts("seconds", seconds, (n, m), IMPOSSIBLE),
+            "weight_bytes": np.ceil(_amounts("weight_bytes", weight_bytes, (n,))),
+            "cache_bytes": np.ceil(_amounts("cache_bytes", cache_bytes, (n,))),
+            "workspace_bytes": np.ceil(_amounts("workspace_bytes", workspace_bytes, (n,))),
+            "memory_bytes": np.floor(
+                _amounts("memory_bytes", np.full(m, np.inf) if memory_bytes is None else memory_bytes, (m,), UNLIMITED)
+            ),
+            "stage_seconds": _amounts("stage_seconds", stage_seconds, (m,), IMPOSSIBLE),
+            "hops": _pairs("hops", hops, m),
+            "closing": _pairs("closing", closing, m),
+        }
+        if not 0 <= shared_bytes <= min(columns["weight_bytes"][[0, -1]]):
+            raise InvalidProblem(
+                f"shared_bytes is {shared_bytes!r}; it must be at least 0 and at most the weights of the first and of the last item, "
+                f"{columns['weight_bytes'][0]:g} and {columns['weight_bytes'][-1]:g} bytes"
+            )
+        if shared_bytes and n == 1:
+            raise InvalidProblem(f"shared_bytes is {shared_bytes!r}, but one item shares nothing with another; give 0")
+        self._set(items=items, devices=devices, shared_bytes=math.floor(shared_bytes), most_in_progress=most_in_progress, **columns)
+
+    def __repr__(self) -> str:
+        return f"<ChainProblem of {plural(self.n_items, 'item')} on {plural(self.n_devices, 'device')}>"
+
+    @checked(InvalidProblem)
+    def replace(self, **changes: Any) -> ChainProblem:
+        """Return a copy with other arguments, by name."""
+        strange = [name for name in changes if name not in self._fields]
+        if strange:
+            raise InvalidProblem(f"{strange[0]!r} is no argument of ChainProblem; choose from {', '.join(self._fields)}")
+        given = {name: getattr(self, name) for name in self._fields} | changes
+        return ChainProblem(given.pop("items"), given.pop("devices"), given.pop("seconds"), **given)
+
+    @checked(InvalidProblem, n_stages=COUNT)
+    def in_progress(self, n_stages: int) -> int:
+        """Return how many requests are in progress with a number of stages."""
+        return n_stages if self.most_in_progress is None else min(n_stages, self.most_in_progress)
+
+    @checked(InvalidProblem, factor=number(0))
+    def scaled(self, factor: float) -> ChainProblem:
+        """Return a copy whose times are multiplied by a finite factor from 0."""
+        return self.replace(**{name: getattr(self, name) * factor for name in ("seconds", "stage_seconds", "hops", "closing")})
+
+    @property
+    def n_items(self) -> int:
+        """Number of items."""
+        return len(self.items)
+
+    @property
+    def n_devices(self) -> int:
+        """Number of devices."""
+        return len(self.devices)
+
+    @cached_property
+    def groups(self) -> IntArray:
+        """Group of each device [m]: devices of a group may change places in any placement. Groups are numbered by first device."""
+        groups = np.full(self.n_devices, -1)
+        for k in range(self.n_devices):
+            alike = (int(groups[other]) for other in range(k) if self._interchangeable(other, k))
+            groups[k] = next(alike, groups.max() + 1)
+        groups.setflags(write=False)
+        return groups
+
+    def _interchangeable(self, a: int, b: int) -> bool:
+        own = [self.seconds[:, [a, b]], self.memory_bytes[None, [a, b]], self.stage_seconds[None, [a, b]]]
+        if any((column[:, 0] != column[:, 1]).any() for column in own):
+            return False
+        image = np.arange(self.n_devices)
+        image[[a, b]] = b, a
+        return all(np.array_equal(pairs, pairs[np.ix_(image, image)]) for pairs in (self.hops, self.closing))
+
+
+def _amounts(name: str, values: npt.ArrayLike | None, shape: tuple[int, ...], or_inf: str = "") -> FloatArray:
+    """Return a copy of amounts of a shape, 0 everywhere if there are none; `or_inf` says what inf means, if it may be."""
+    if values is None:
+        return np.zeros(shape)
+    array: FloatArray = np.array(check_array(values, name, shape, error=InvalidProblem))
+    valid = in_range(array) | (np.isposinf(array) if or_inf else False)
+    if not valid.all():
+        first = tuple(int(k) for k in np.argwhere(~valid)[0])
+        raise InvalidProblem(f"{name}{list(first)} is {array[first]}; it must be {RANGE}{or_inf}")
+    return array
+
+
+def _pairs(name: str, values: npt.ArrayLike | None, m: int) -> FloatArray:
+    """Return amounts of pairs of devices, 0 on the diagonal, which no placement uses."""
+    array = _amounts(name, values, (m, m), IMPOSSIBLE)
+    np.fill_diagonal(array, 0.0)
+    return array

@@ -1,0 +1,189 @@
+"""Times and bytes of a language model's items, from its card and the devices' data sheets."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from hetsched.arguments import COUNT, checked
+from hetsched.arrays import FloatArray
+from hetsched.chain.card import PARTS, ModelCard
+from hetsched.chain.machine import Efficiency, Machine
+from hetsched.chain.problem import ChainProblem
+from hetsched.chain.workload import Workload
+from hetsched.costs.roofline import bandwidth_of, peak_of
+from hetsched.errors import InvalidProblem, UnsupportedFeature
+
+_EXPERTS, _TABLE = PARTS.index("experts"), PARTS.index("table")
+TOKEN_BYTES = 4.0
+"""Bytes of a token's number, which the last stage sends to the first."""
+
+
+@checked
+@dataclass(frozen=True)
+class LanguageRoofline:
+    """The roofline of a language model: an item is bound by arithmetic or by memory traffic.
+
+    T new tokens take an item ``item_seconds + max(FLOPs / (compute peak), bytes / (memory bandwidth))`` with
+
+    - FLOPs ``2 T (N_d + k N_e)`` for its N_d dense parameters and the N_e of each of its k experts used, the head's for the tokens whose
+      successor is wanted, and ``2 T heads (key_size + value_size) x`` for attention to x tokens in the mean, at most `window`;
+    - bytes of the dense weights and of the experts that T tokens meet, ``E (1 - (1 - k / E)^T)`` of E if routing is uniform and
+      independent, and of the KV cache that is read and written.
+
+    A prompt is computed in chunks, which each read the weights. Sizes of tokens are summed exactly, not taken at their mean.
+
+    Parameters
+    ----------
+    dtype : str
+        Key of a device's `peak_flops`.
+    compute, memory : float
+        Shares of the peak and of the memory bandwidth that are reached, in (0, 1]. The defaults are guesses; a machine that states the
+        efficiency of a device, as measured, is asked first.
+    item_seconds : float
+        Time of an item beside its work, each time it runs.
+    """
+
+    dtype: str = "float16"
+    compute: float = 0.5
+    memory: float = 0.75
+    item_seconds: float = 1e-5
+
+    def __post_init__(self) -> None:
+        for name, share in (("compute", self.compute), ("memory", self.memory)):
+            if not 0 < share <= 1:
+                raise InvalidProblem(f"{name} is {share!r}; it must be a share of the data sheet's figure in (0, 1]")
+        if not 0 <= self.item_seconds < math.inf:
+            raise InvalidProblem(f"item_seconds is {self.item_seconds!r}; it must be a finite number of seconds from 0")
+
+    @checked(in_progress=COUNT)
+    def chain(self, card: ModelCard, machine: Machine, work: Workload, *, in_progress: int = 1) -> ChainProblem:
+        """Return the problem of a workload.
+
+        Parameters
+        ----------
+        card : ModelCard
+        machine : Machine
+        work : Workload
+        in_progress : int
+            Microbatches into which the sequences are divided, rounded up; the times are those of one microbatch.
+
+        Raises
+        ------
+        InvalidProblem
+            A device has no peak for the dtype, or no memory bandwidth.
+        UnsupportedFeature
+            The model has no decoder, and output is asked for.
+        """
+        if work.output and not card.decodes:
+            raise UnsupportedFeature(f"model {card.name!r} of {card.family} has no chain that decodes; give a workload with output=0")
+        devices, batch = machine.cluster.devices, math.ceil(work.sequences / in_progress)
+        shares = [machine.efficiency.get(device.name, Efficiency(self.compute, self.memory)) for device in devices]
+        peak = np.array([share.compute * peak_of(device, self.dtype) for share, device in zip(shares, devices, strict=True)])
+        bandwidth = np.array([share.memory * bandwidth_of(device) for share, device in zip(shares, devices, strict=True)])
+        seconds = np.zeros((card.n_items, len(devices)))
+        for rows in _alike(card):
+            item = _Item(card, int(rows[0]), work)
+            flops, moved = (np.concatenate(parts) for parts in zip(item.prompt(batch), item.output(batch), strict=True))
+            steps = np.maximum(flops[:, None] / peak, moved[:, None] / bandwidth)
+            seconds[rows] = self.item_seconds * len(flops) + steps.sum(axis=0)
+        return ChainProblem(
+            card.items.name.tolist(),
+            machine.cluster.names,
+            seconds,
+            weight_bytes=card.weights,
+            cache_bytes=work.sequences * np.minimum(work.tokens, card.items.window) * card.items.cache_numbers * work.cache_bytes,
+            workspace_bytes=_workspace(card, work, batch),
+            memory_bytes=machine.usable_bytes,
+            hops=_hops(card, machine, work, batch),
+            closing=_messages(machine, work.output, batch * TOKEN_BYTES * work.output),
+            shared_bytes=card.weight_bytes[-1, _TABLE] if card.tied else 0.0,
+        )
+
+
+class _Item:
+    """FLOPs and bytes of the runs of an item: of the chunks of a prompt, and of each token after it."""
+
+    def __init__(self, card: ModelCard, i: int, work: Workload) -> None:
+        row, self.work = next(r for k, r in enumerate(card.items) if k == i), work
+        self.kind, self.window = row["kind"], float(row["window"])
+        self.heads, self.experts = row["heads"], row["experts"]
+        self.sizes = row["key_size"] + row["value_size"], row["decode_key_size"] + row["decode_value_size"]
+        self.used = row["experts_used"] / row["experts"] if row["experts"] else 0.0
+        self.cache = row["cache_numbers"] * work.cache_bytes
+        self.width = card.width * work.activation_bytes
+        dense = np.arange(len(PARTS)) != _EXPERTS
+        if self.kind == "embed":
+            dense[_TABLE] = False  # a lookup
+        self.parameters, self.bytes = (float(table[i, dense].sum()) for table in (card.parameters, card.weight_bytes))
+        self.expert_parameters, self.expert_bytes = (float(table[i, _EXPERTS]) for table in (card.parameters, card.weight_bytes))
+
+    def prompt(self, batch: int) -> tuple[FloatArray, FloatArray]:
+        """Return FLOPs and bytes of each chunk of the prompts of a batch, one sequence after the other."""
+        p, total = self.work.prompt, self.work.prompt * batch
+        ends = np.minimum(np.arange(1, math.ceil(total / self.work.chunk) + 1) * self.work.chunk, total).astype(float)
+        starts = np.concatenate([[0.0], ends[:-1]])
+        attended = self._attended(ends, p) - self._attended(starts, p)
+        finished = ends // p - starts // p  # sequences that end in the chunk
+        read = finished * min(p, self.window) + np.minimum(ends % p, self.window)
+        wanted = finished if self.kind == "head" else ends - starts
+        return self._work(ends - starts, wanted, attended * self.sizes[0], read)
+
+    def output(self, batch: int) -> tuple[FloatArray, FloatArray]:
+        """Return FLOPs and bytes of each further token of the sequences of a batch."""
+        context = np.minimum(self.work.prompt + np.arange(1.0, self.work.output + 1), self.window)
+        tokens = np.full(self.work.output, float(batch))
+        return self._work(tokens, tokens, batch * context * self.sizes[1], batch * context)
+
+    def _attended(self, tokens: FloatArray, p: int) -> FloatArray:
+        """Return how many tokens the first `tokens` of all prompts attend to, in all."""
+
+        rest, most = tokens % p, min(p, self.window)
+        within = np.minimum(rest, most)
+        whole = most * (most + 1) / 2 + (p - most) * most
+        attended: FloatArray = tokens // p * whole + within * (within + 1) / 2 + (rest - within) * most
+        return attended
+
+    def _work(self, tokens: FloatArray, wanted: FloatArray, attention: FloatArray, read: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return FLOPs and bytes of runs: of their tokens, those whose result is wanted, products of attention, and cached tokens read."""
+        flops = 2 * wanted * self.parameters + 2 * tokens * self.used * self.expert_parameters + 2 * self.heads * attention
+        met = 1 - (1 - self.used) ** tokens
+        weights = np.where(wanted > 0, self.bytes, 0.0) + met * self.expert_bytes
+        return flops, weights + (read + tokens) * self.cache + 2 * tokens * self.width
+
+
+def _alike(card: ModelCard) -> list[np.ndarray]:
+    """Return the items in groups of equal rows."""
+    items = card.items
+    columns = [items[name] for name in items.names if name not in ("name", "kind", "workspace_numbers")]
+    table = np.column_stack([*(column.astype(float) for column in columns), card.parameters, card.weight_bytes])
+    kind = np.unique(items.kind.astype(str), return_inverse=True)[1]
+    _, group = np.unique(np.column_stack([kind, table]), axis=0, return_inverse=True)
+    return [np.flatnonzero(group.ravel() == g) for g in range(group.max() + 1)]
+
+
+def _workspace(card: ModelCard, work: Workload, batch: int) -> FloatArray:
+    """Return the bytes that the largest activations of each item need for the tokens of a chunk."""
+    tokens = max(min(work.chunk, work.prompt * batch), batch if work.output else 1)
+    numbers: FloatArray = tokens * card.items.workspace_numbers * work.activation_bytes
+    numbers[-1] += tokens * 4.0 * card.n_logits
+    return numbers
+
+
+def _hops(card: ModelCard, machine: Machine, work: Workload, batch: int) -> FloatArray:
+    """Return the seconds between two stages for a microbatch: a message for each chunk and for each further token."""
+    chunks = math.ceil(work.prompt * batch / work.chunk)
+    moved = (work.prompt + work.output) * batch * card.width * work.activation_bytes
+    return _messages(machine, chunks + work.output, moved)
+
+
+def _messages(machine: Machine, count: int, total: float) -> FloatArray:
+    """Return the seconds of messages between each two devices; inf where there is no route."""
+    cluster = machine.cluster
+    with np.errstate(divide="ignore", invalid="ignore"):
+        seconds: FloatArray = count * cluster.route_latency + total / cluster.route_bandwidth
+    seconds[cluster.route_bandwidth == 0] = np.inf
+    np.fill_diagonal(seconds, 0.0)
+    return seconds

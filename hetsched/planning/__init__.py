@@ -1,0 +1,34 @@
+"""Placements of chains on devices, proven best, and what they depend on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hetsched.lazy import attach
+
+if TYPE_CHECKING:
+    from hetsched.planning import tools
+    from hetsched.planning.dynamic_program import LeastLatencies, LeastPeriod, least_latency, least_missing, least_period
+    from hetsched.planning.planner import ModelPlan, plan
+    from hetsched.planning.sensitivity import Best, MemoryStep
+
+__all__ = [
+    "Best",
+    "LeastLatencies",
+    "LeastPeriod",
+    "MemoryStep",
+    "ModelPlan",
+    "least_latency",
+    "least_missing",
+    "least_period",
+    "plan",
+    "tools",
+]
+
+_HOMES = {
+    "": ["tools"],
+    "dynamic_program": ["LeastLatencies", "LeastPeriod", "least_latency", "least_missing", "least_period"],
+    "planner": ["ModelPlan", "plan"],
+    "sensitivity": ["Best", "MemoryStep"],
+}
+__getattr__, __dir__ = attach(__name__, _HOMES)

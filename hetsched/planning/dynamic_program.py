@@ -1,0 +1,265 @@
+"""Best placements of chains by dynamic programs over intervals of items and used devices.
+
+Devices that may change places are one group, and a state counts how many of each group are used, so all orders of the devices are
+tried: exactly, in time n G^2 prod(m_g + 1) for n items and G groups of m_g devices.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hetsched.arguments import checked
+from hetsched.arrays import FloatArray, Frozen, IntArray
+from hetsched.chain.evaluation import evaluate
+from hetsched.chain.placement import Placement
+from hetsched.chain.problem import ChainProblem
+from hetsched.errors import UnsupportedFeature
+from hetsched.planning import chain_kernels as kernels
+
+MOST_NUMBERS = 2**27
+"""The most numbers of a table, which is a gigabyte: sixteen devices that all differ and eighty items have three quarters of it."""
+
+
+class Tables:
+    """What the dynamic programs read of a problem."""
+
+    def __init__(self, problem: ChainProblem) -> None:
+        self.problem = problem
+        groups = problem.groups
+        self.size = np.bincount(groups)
+        self.first = np.array([int(np.argmax(groups == g)) for g in range(len(self.size))])
+        self.last = np.array([int(np.flatnonzero(groups == g)[-1]) for g in range(len(self.size))])
+        self.stride = np.cumprod([1, *(self.size[:-1] + 1)])
+        self.n_states = int(np.prod(self.size + 1.0))
+        numbers = self.n_states * len(self.size) * (problem.n_items + 1)
+        if numbers > MOST_NUMBERS:
+            raise UnsupportedFeature(
+                f"{problem.n_devices} devices of which {len(self.size)} differ and {problem.n_items} items take a table of {numbers:,} "
+                f"numbers; {MOST_NUMBERS:,} are possible: leave devices out, or give alike ones the same times, memory and links"
+            )
+
+    @functools.cached_property
+    def table(self) -> FloatArray:
+        """Return working memory of `chain_kernels.shortest`."""
+        return np.empty((len(self.size), self.n_states, self.problem.n_items + 1))
+
+    @functools.cached_property
+    def used(self) -> IntArray:
+        """Used devices of each group in each state [state, group]."""
+        digits: IntArray = np.arange(self.n_states)[:, None] // self.stride % (self.size + 1)
+        return digits
+
+    @functools.cached_property
+    def n_stages(self) -> IntArray:
+        """Number of used devices in each state."""
+        counts: IntArray = self.used.sum(axis=1)
+        return counts
+
+    @functools.cached_property
+    def before(self) -> FloatArray:
+        """Seconds of the items before each end [group, n + 1], without those that are impossible."""
+        seconds = self.problem.seconds[:, self.first].T
+        before = np.zeros((len(seconds), self.problem.n_items + 1))
+        np.cumsum(np.where(np.isfinite(seconds), seconds, 0.0), axis=1, out=before[:, 1:])
+        return before
+
+    @functools.cached_property
+    def stages(self) -> FloatArray:
+        """Seconds of a stage [group, start, end]; inf where the end is not behind the start, or an item is impossible."""
+        seconds: FloatArray = self.before[:, None, :] - self.before[:, :, None] + self.problem.stage_seconds[self.first, None, None]
+        seconds[:, np.tri(self.problem.n_items + 1, dtype=bool)] = np.inf
+        for g, i in np.argwhere(np.isinf(self.problem.seconds[:, self.first].T)):
+            seconds[g, : i + 1, i + 1 :] = np.inf
+        return seconds
+
+    @functools.cached_property
+    def needed(self) -> FloatArray:
+        """Bytes of a stage [start, end]; inf where the end is not behind the start."""
+        problem, n = self.problem, self.problem.n_items
+        held = np.concatenate([[0.0], np.cumsum(problem.weight_bytes + problem.cache_bytes)])
+        needed: FloatArray = held[None, :] - held[:, None]
+        for start in range(n):
+            needed[start, start + 1 :] += np.maximum.accumulate(problem.workspace_bytes[start:])
+        needed[0, n] -= problem.shared_bytes
+        needed[np.tri(n + 1, dtype=bool)] = np.inf
+        return needed
+
+    def between(self, pairs: FloatArray) -> FloatArray:
+        """Return numbers of pairs of devices by pair of groups; of a group with itself, those of two of its devices, inf if it has one."""
+        result: FloatArray = pairs[np.ix_(self.first, self.last)].copy()
+        np.fill_diagonal(result, np.where(self.size > 1, pairs[self.first, self.last], np.inf))
+        return result
+
+    def lowest(self, cap: float) -> IntArray:
+        """Return the first item of a stage by its group and end; the stage fits, and takes at most `cap` seconds."""
+        low, row = np.empty((len(self.size), self.problem.n_items + 1), np.int64), np.empty(self.problem.n_items + 1, np.int64)
+        for g, k in enumerate(self.first):
+            kernels.lowest_starts(self.needed, self.problem.memory_bytes[k], low[g])
+            kernels.lowest_starts(self.stages[g], cap, row)
+            np.maximum(low[g], row, out=low[g])
+        return low
+
+    def placement(self, groups: IntArray, starts: IntArray) -> Placement:
+        """Return the placement with the group and the first item of each stage; devices of a group are taken in order."""
+        free = [iter(np.flatnonzero(self.problem.groups == g).tolist()) for g in range(len(self.size))]
+        ends = [*starts[1:].tolist(), self.problem.n_items]
+        return Placement((next(free[g]), start, end) for g, start, end in zip(groups.tolist(), starts.tolist(), ends, strict=True))
+
+
+@dataclass(frozen=True, eq=False)
+class LeastLatencies(Frozen):
+    """The least latency of a chain by number of stages.
+
+    Attributes
+    ----------
+    latency : float64 [m]
+        Seconds with 1 to m stages; inf where none fits.
+    placements : tuple
+        A placement of each, or None.
+    """
+
+    latency: FloatArray
+    placements: tuple[Placement | None, ...]
+
+    @property
+    def best(self) -> Placement | None:
+        """A placement of least latency, of the fewest stages among equals; None if none fits."""
+        return self.placements[int(np.argmin(self.latency))]
+
+
+@checked
+def least_latency(problem: ChainProblem, *, cap: float = math.inf) -> LeastLatencies:
+    """Return the least latency by number of stages, over all placements that fit.
+
+    Parameters
+    ----------
+    problem : ChainProblem
+    cap : float
+        Most seconds of a stage and of a hop.
+
+    Raises
+    ------
+    UnsupportedFeature
+        The devices differ so much that the table would be too large.
+    """
+    return _least(Tables(problem), cap, range(1, problem.n_devices + 1))
+
+
+def _least(tables: Tables, cap: float, counts: Sequence[int]) -> LeastLatencies:
+    """Return the least latencies with these numbers of stages."""
+    problem = tables.problem
+    hop, closing = (np.where(pairs <= cap, pairs, np.inf) for pairs in map(tables.between, (problem.hops, problem.closing)))
+    chain = kernels.Chain(tables.before, problem.stage_seconds[tables.first], tables.lowest(cap), hop, closing, tables.size, tables.stride)
+    arrive, queue = np.empty(problem.n_items), np.empty(problem.n_items, np.int64)
+    latency = np.full(problem.n_devices, np.inf)
+    placements: list[Placement | None] = [None] * problem.n_devices
+    for first, back in _first_groups(tables, closing):
+        kernels.shortest(chain, first, tables.table, arrive, queue)
+        total = _totals(tables, back)
+        for count in counts:
+            own = np.flatnonzero(tables.n_stages == count)
+            at = int(np.argmin(total[own]))
+            used, g = int(own[at // len(hop)]), at % len(hop)
+            if total[used, g] < latency[count - 1]:
+                groups, starts = np.empty(count, np.int64), np.empty(count, np.int64)
+                kernels.trace(chain, first, tables.table, used, g, arrive, groups, starts)
+                placements[count - 1] = tables.placement(groups[::-1], starts[::-1])
+                latency[count - 1] = total[used, g]
+    return LeastLatencies(latency, tuple(placements))
+
+
+def _first_groups(tables: Tables, closing: FloatArray) -> Iterator[tuple[int, FloatArray]]:
+    """Yield groups of the first stage, -1 for any, with the time back to it from each group; closing times that are all equal need one."""
+    pairs = tables.between(np.zeros_like(tables.problem.closing)) == 0
+    if (closing[pairs] == closing[pairs][:1]).all():
+        yield -1, np.full(len(closing), closing[pairs].max(initial=0.0))
+    else:
+        yield from ((g, closing[:, g]) for g in range(len(closing)))
+
+
+def _totals(tables: Tables, back: FloatArray) -> FloatArray:
+    """Return the value of all items in each state [state, group], with the times back to the first stage."""
+    return np.where(tables.used > 0, tables.table[:, :, -1].T, np.inf) + np.where(tables.n_stages[:, None] > 1, back, 0.0)
+
+
+@dataclass(frozen=True)
+class LeastPeriod:
+    """A placement of least period, and its number of stages; None and inf if none fits."""
+
+    placement: Placement | None
+    period: float
+
+
+@checked
+def least_period(problem: ChainProblem | Sequence[ChainProblem]) -> LeastPeriod:
+    """Return a placement of least period, where as many requests are in progress as there are stages, or as many as there may be.
+
+    Parameters
+    ----------
+    problem : ChainProblem, or sequence of ChainProblem
+        The problem, or if it depends on the number of stages that for 1, 2, ... of them: with K requests in progress each may have a
+        K-th of the sequences. Placements of more stages than problems are left out.
+
+    Notes
+    -----
+    With k requests in progress, loads of at most B and the least sum S(B) under that cap, the period is ``max(B, S(B) / k)``. S never
+    rises with B, so the least is at the smallest load B with ``S(B) / k <= B``, least over the numbers of stages, or at the load before.
+    """
+    found = LeastPeriod(None, math.inf)
+    if isinstance(problem, ChainProblem):
+        return _period_below(found, Tables(problem), range(1, problem.n_devices + 1))
+    for count, own in enumerate(problem, 1):
+        if count <= own.n_devices:
+            found = _period_below(found, Tables(own), [count])
+    return found
+
+
+def _period_below(known: LeastPeriod, tables: Tables, counts: Sequence[int]) -> LeastPeriod:
+    """Return a placement of least period, with one of these numbers of stages, if that is less than a known one."""
+    pairs = [tables.between(each) for each in (tables.problem.hops, tables.problem.closing)]
+    loads = np.unique(np.concatenate([each.ravel() for each in (tables.stages, *pairs)]))
+    loads = loads[loads < known.period]
+
+    @functools.cache
+    def least(at: int) -> tuple[float, Placement | None]:
+        """Return the least S(B) / k under the cap B of `loads`, and its placement."""
+        found = _least(tables, loads[at], counts)
+        shares = found.latency / [tables.problem.in_progress(count) for count in range(1, tables.problem.n_devices + 1)]
+        return float(shares.min()), found.placements[int(np.argmin(shares))]
+
+    low, high = -1, len(loads)  # the period is above the load at `low`, and at most that at `high`
+    if not len(loads) or least(high - 1)[0] >= known.period:
+        return known
+    while high - low > 1:
+        middle = (low + high) // 2
+        if least(middle)[0] <= loads[middle]:
+            high = middle
+        else:
+            low = middle
+    placements = [least(at)[1] for at in (low, high) if 0 <= at < len(loads)]
+    made = [LeastPeriod(placement, evaluate(tables.problem, placement).period) for placement in placements if placement is not None]
+    return min([known, *made], key=lambda one: one.period)
+
+
+@checked
+def least_missing(problem: ChainProblem) -> float:
+    """Return the least sum over the stages of the bytes that they need beyond their devices' memory; 0 if a placement fits.
+
+    The times of the placement are finite; inf if those of no placement are.
+    """
+    tables = Tables(problem)
+    missing = np.maximum(tables.needed - problem.memory_bytes[tables.first, None, None], 0.0)
+    missing[np.isinf(tables.stages)] = np.inf
+    hop, closing = (np.where(np.isfinite(pairs), 0.0, np.inf) for pairs in map(tables.between, (problem.hops, problem.closing)))
+    nothing = np.zeros_like(tables.before)
+    chain = kernels.Chain(nothing, nothing[:, 0], nothing.astype(np.int64), hop, closing, tables.size, tables.stride)
+    least = math.inf
+    for first, back in _first_groups(tables, closing):
+        kernels.shortest_of_any(chain, missing, first, tables.table, np.empty(problem.n_items))
+        least = min(least, float(_totals(tables, back).min()))
+    return least

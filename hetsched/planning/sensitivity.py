@@ -1,0 +1,111 @@
+"""What the least value of a chain depends on: each answer solves changed problems again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from hetsched.chain.evaluation import evaluate, stage_bytes
+from hetsched.chain.placement import ChainStage, Placement
+from hetsched.chain.problem import ChainProblem
+from hetsched.planning.dynamic_program import least_latency
+
+CLOSE = 1e-9
+"""Relative difference of values that are equal."""
+STEPS = 40
+"""Halvings of an interval of factors."""
+
+
+class Best(NamedTuple):
+    """A least value and a placement of it; inf and None if none fits."""
+
+    value: float
+    placement: Placement | None
+
+
+Problems = tuple[ChainProblem, ...]
+"""A problem, or those for 1, 2, ... stages, which have the same items, devices and memory."""
+Solve = Callable[[Problems], Best]
+"""Returns the best placement by one objective."""
+
+
+class MemoryStep(NamedTuple):
+    """The least memory of a device, in bytes, with which the value falls, and the best placement then."""
+
+    memory_bytes: float
+    best: Best
+
+
+def with_memory(problems: Problems, device: int, memory_bytes: float) -> Problems:
+    """Return problems with another memory of one device."""
+    memory = problems[0].memory_bytes.copy()
+    memory[device] = memory_bytes
+    return tuple(problem.replace(memory_bytes=memory) for problem in problems)
+
+
+def next_memory_step(problems: Problems, device: int, solve: Solve) -> MemoryStep | None:
+    """Return the least memory of a device with which the value falls; None if none does.
+
+    The value can fall only at a memory that is exactly what some stage needs, and never rises with memory.
+    """
+    now, n = solve(problems).value, problems[0].n_items
+    stages = [ChainStage(device, first, end) for first in range(n) for end in range(first + 1, n + 1)]
+    needs = {stage_bytes(problem, stage) for problem in problems for stage in stages}
+    amounts = sorted(amount for amount in needs if amount > problems[0].memory_bytes[device])
+    low, high = -1, len(amounts)
+    found: Best | None = None
+    while high - low > 1:
+        middle = (low + high) // 2
+        best = solve(with_memory(problems, device, amounts[middle]))
+        if best.value < now * (1 - CLOSE):
+            high, found = middle, best
+        else:
+            low = middle
+    return None if found is None else MemoryStep(amounts[high], found)
+
+
+def with_factor(problem: ChainProblem, device: int, factor: float) -> ChainProblem:
+    """Return the problem with the times of one device multiplied."""
+    seconds, stage_seconds = problem.seconds.copy(), problem.stage_seconds.copy()
+    seconds[:, device] *= factor
+    stage_seconds[device] *= factor
+    return problem.replace(seconds=seconds, stage_seconds=stage_seconds)
+
+
+def break_even(problem: ChainProblem, placement: Placement, device: int, *, most: float = 16.0) -> tuple[float, float]:
+    """Return the factors of a device's times, from 1 / `most` to `most`, between which a placement of least latency stays one.
+
+    The latency of a placement is affine in the factor, and the least latency, a minimum of such functions, is concave; so the factors
+    are an interval.
+    """
+
+    def stays(factor: float) -> bool:
+        changed = with_factor(problem, device, factor)
+        return bool(evaluate(changed, placement).latency <= least_latency(changed).latency.min() * (1 + CLOSE))
+
+    return _last(stays, 1 / most), _last(stays, most)
+
+
+def _last(stays: Callable[[float], bool], limit: float) -> float:
+    """Return the factor between 1 and a limit up to which `stays` is true, by halving the interval of logarithms."""
+    if stays(limit):
+        return limit
+    inside, outside = 0.0, math.log(limit)
+    for _ in range(STEPS):
+        middle = (inside + outside) / 2
+        if stays(math.exp(middle)):
+            inside = middle
+        else:
+            outside = middle
+    return math.exp(inside)
+
+
+def without_hops(problems: Problems) -> Problems:
+    """Return problems with links that take no time; impossible hops stay impossible."""
+    names = ("hops", "closing")
+    return tuple(
+        problem.replace(**{name: np.where(np.isfinite(getattr(problem, name)), 0.0, np.inf) for name in names}) for problem in problems
+    )

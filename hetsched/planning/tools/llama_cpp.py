@@ -1,0 +1,163 @@
+"""llama.cpp: the last layers on GPUs by shares, the rest on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from hetsched.arguments import shown
+from hetsched.arrays import FloatArray
+from hetsched.chain.card import ModelCard
+from hetsched.chain.placement import Placement
+from hetsched.chain.problem import ChainProblem
+from hetsched.errors import InvalidArgument, UnsupportedFeature
+from hetsched.planning.tools.protocol import (
+    PCI_ORDER,
+    Command,
+    Request,
+    Tool,
+    block_counts,
+    described,
+    device_number,
+    from_devices,
+    is_count,
+    options,
+    shell_words,
+)
+
+OPTIONS = {
+    **dict.fromkeys(("-ngl", "--gpu-layers", "--n-gpu-layers"), "layers"),
+    **dict.fromkeys(("-ts", "--tensor-split"), "shares"),
+    **dict.fromkeys(("-dev", "--device"), "devices"),
+    **dict.fromkeys(("-sm", "--split-mode"), "mode"),
+    **dict.fromkeys(("-mg", "--main-gpu"), "main"),
+}
+PARTS_OF_LAYERS = ("-ot", "--override-tensor", "-cmoe", "--cpu-moe", "-ncmoe", "--n-cpu-moe")
+"""Options that move parts of layers."""
+
+RULE = (
+    "A model of n blocks has n + 1 layers: the blocks and the output, number n. With -ngl N the first n + 1 - N layers run on the CPU, and "
+    "so does the embedding always. Of the other N, layer number i goes to the first device of -dev whose cumulated share of -ts, in "
+    "float32, is above i / N: with whole shares that add up to N each device gets as many layers as its share says. The KV cache of a "
+    "layer is on its device. Without -ts the shares are the free memory of the devices."
+)
+
+
+def _is_cpu(name: str | int) -> bool:
+    return str(name).lower() == "cpu"
+
+
+def _cpu(devices: Sequence[str | int]) -> int | None:
+    """Return the number of the CPU; None if it is no device, and holds the embedding without being mentioned."""
+    return next((k for k, name in enumerate(devices) if _is_cpu(name)), None)
+
+
+def _refusal(card: ModelCard, placement: Placement, devices: tuple[str | int, ...]) -> str:
+    first, cpu = placement.stages[0], _cpu(devices)
+    for stage in placement.stages[1:]:
+        if stage.device == cpu:
+            return (
+                f"{described(card, stage)} are on {devices[stage.device]!r} behind {described(card, first)} on {devices[first.device]!r}; "
+                "llama.cpp runs on the CPU the first layers only: place the stage of the CPU first"
+            )
+    if cpu is not None and first.device != cpu:
+        return (
+            f"the embedding is on {devices[first.device]!r}; llama.cpp runs it on the CPU: begin with a stage on {devices[cpu]!r} that "
+            "has at least the embedding, or leave the CPU out of the devices"
+        )
+    if cpu is None and first.end == 1:
+        return (
+            f"the stage on {devices[first.device]!r} has the embedding alone; llama.cpp runs it on the CPU: give the stage a block, or "
+            "leave it out"
+        )
+    return ""
+
+
+def _write(request: Request) -> Command:
+    card, placement, devices = request.card, request.placement, request.devices
+    stages, counts = list(placement.stages), block_counts(card, placement)
+    counts[-1] += 1  # the output
+    if _is_cpu(devices[stages[0].device]):
+        del stages[0], counts[0]
+    names = [str(devices[stage.device]) for stage in stages]
+    words = ["llama-server", "-m", request.model_name]
+    if request.context is not None:
+        words += ["-c", str(request.context * (request.sequences or 1))]  # of all slots together
+    words += ["-np", str(request.sequences)] if request.sequences is not None else []
+    words += ["-ngl", str(sum(counts))]
+    if len(names) > 1:
+        words += ["-ts", ",".join(map(str, counts))]
+    words += ["-dev", ",".join(names) or "none"]
+    if len(names) == 1:
+        words += ["-sm", "none", "-mg", "0"]
+    return Command.of_shell("llama.cpp", PCI_ORDER, [*words, "--fit", "off"])
+
+
+def _read(card: ModelCard, text: str, devices: tuple[str | int, ...]) -> Placement:
+    environment, words = shell_words(text)
+    if "CUDA_VISIBLE_DEVICES" in environment:
+        raise InvalidArgument("CUDA_VISIBLE_DEVICES numbers the devices anew; leave it out, and order the devices with -dev")
+    for word in words:
+        if word.partition("=")[0] in PARTS_OF_LAYERS:
+            raise InvalidArgument(f"{word} moves parts of layers; what is read is the devices of whole layers: leave the option out")
+    given = options(words, OPTIONS)
+    layers = given.get("layers", "")
+    if not is_count(layers) or "devices" not in given:
+        raise InvalidArgument(f"{shown(text)} does not state the layers on devices; give -ngl with a number, and -dev")
+    names = [] if given["devices"] == "none" else given["devices"].split(",")
+    mode = given.get("mode", "layer")
+    if mode == "none":
+        main = given.get("main", "0")
+        if not is_count(main) or int(main) >= len(names):
+            raise InvalidArgument(f"-mg is {shown(main)}; it must be the place of a device in -dev, from 0 to {len(names) - 1}")
+        names = [names[int(main)]]
+    elif mode != "layer":
+        raise InvalidArgument(f"-sm is {shown(mode)}; what is read is whole layers on devices: give -sm layer or none")
+    shares = [1.0] * len(names) if len(names) < 2 else _shares(given.get("shares", ""), len(names))
+    cpu = _cpu(devices)
+    of_layers = _layer_devices(card.n_blocks, int(layers), shares)
+    if cpu is None and -1 in of_layers:
+        raise InvalidArgument(f"-ngl {layers} leaves {of_layers.count(-1)} layers on the CPU, which is none of the devices; name it 'CPU'")
+    gpus = [device_number(name, devices) for name in names]
+    placed = [cpu if k < 0 else gpus[k] for k in of_layers]
+    return from_devices([k for k in [placed[0] if cpu is None else cpu, *placed] if k is not None])
+
+
+def _shares(text: str, count: int) -> list[float]:
+    try:
+        shares = [float(word) for word in text.replace("/", ",").split(",")]
+    except ValueError:
+        shares = []
+    if not shares or len(shares) > count or not all(0 <= share < np.inf for share in shares) or not any(shares):
+        raise InvalidArgument(f"-ts is {shown(text)}; it must be a share from 0 for each of {count} devices, one of them above 0")
+    return shares + [0.0] * (count - len(shares))
+
+
+def _layer_devices(n_blocks: int, offloaded: int, shares: Sequence[float]) -> list[int]:
+    """Return the device of each layer by its place in -dev, -1 for the CPU; the last layer is the output."""
+    start = max(n_blocks + 1 - offloaded, 0)
+    active = min(offloaded, n_blocks + 1) if shares else 0
+    layers = np.full(n_blocks + 1, -1)
+    points = np.cumsum(np.array(shares, np.float32), dtype=np.float32)
+    at = np.arange(active, dtype=np.float32) / np.float32(active or 1)
+    layers[start : start + active] = np.searchsorted(points / points[-1:], at, side="right")
+    found: list[int] = layers.tolist()
+    return found
+
+
+def _default(card: ModelCard, problem: ChainProblem, devices: tuple[str | int, ...], free: FloatArray) -> Placement:
+    cpu = _cpu(devices)
+    gpus = [k for k in range(len(devices)) if k != cpu]
+    if gpus and not (np.isfinite(free[gpus]).all() and free[gpus].any()):
+        raise UnsupportedFeature(
+            f"the free memory of the GPUs is {shown(free[gpus].tolist())} bytes; llama.cpp shares layers out by it: "
+            "give numbers, one above 0"
+        )
+    if not gpus:
+        return from_devices([0] * problem.n_items)
+    placed = [gpus[k] for k in _layer_devices(card.n_blocks, card.n_blocks + 1, free[gpus].tolist())]
+    return from_devices([placed[0] if cpu is None else cpu, *placed])
+
+
+LLAMA_CPP = Tool("llama.cpp", "src/llama-model.cpp, load_tensors, November 2026", RULE, _refusal, _write, _read, _default)

@@ -1,0 +1,136 @@
+"""Placements by dynamic programs are those of the enumeration."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import hetsched as hs
+from hetsched.chain.evaluation import evaluate
+from hetsched.chain.placement import Placement
+from hetsched.chain.problem import ChainProblem
+from hetsched.planning import dynamic_program
+from hetsched.planning.dynamic_program import LeastLatencies, least_latency, least_missing, least_period
+from hetsched.testing.chains import best_placements, chain_problems
+from hetsched.testing.profiles import examples
+from hetsched.verification.placement import verify_placement
+
+
+@examples(400)
+@given(chain_problems())
+def test_the_least_latency_is_that_of_the_enumeration_for_each_number_of_stages(problem):
+    found, best = least_latency(problem), best_placements(problem)
+    for count, wanted in enumerate(best.latency_by_stages):
+        assert found.latency[count] == wanted.value
+        placement = found.placements[count]
+        assert (placement is None) == (wanted.placement is None)
+        if placement is not None:
+            assert len(placement) == count + 1
+            assert verify_placement(problem, placement, latency=wanted.value) == []
+    assert np.isinf(found.latency[len(best.latency_by_stages) :]).all()  # fewer items than devices
+    assert (found.best is None) == (best.latency.placement is None)
+
+
+@examples(400)
+@given(chain_problems())
+def test_the_least_period_is_that_of_the_enumeration(problem):
+    found, wanted = least_period(problem), best_placements(problem).period
+    assert found.period == wanted.value
+    assert (found.placement is None) == (wanted.placement is None)
+    if found.placement is not None:
+        assert verify_placement(problem, found.placement, period=found.period) == []
+
+
+@examples(200)
+@given(chain_problems(tight=True))
+def test_the_least_missing_bytes_are_those_of_the_enumeration(problem):
+    least = least_missing(problem)
+    assert least == best_placements(problem).missing_bytes.value
+    assert (least == 0) == (least_latency(problem).best is not None)
+
+
+@examples(100)
+@given(chain_problems(n_items=st.integers(2, 6)), st.integers(1, 3))
+def test_a_problem_for_each_number_of_stages_is_solved_for_each(problem, slower):
+    """With more stages the items take longer here, as smaller batches do."""
+
+    def of(count):
+        return problem.replace(seconds=problem.seconds * (1 + slower * (count - 1)))
+
+    wanted = [
+        evaluate(of(count), placement).period
+        for count in range(1, problem.n_devices + 1)
+        if (placement := _least_with(of(count), count)) is not None
+    ]
+    assert least_period([of(count) for count in range(1, problem.n_devices + 1)]).period == min(wanted, default=math.inf)
+
+
+def _least_with(problem, count):
+    """Return the placement of least period of exactly `count` stages, by enumeration of the caps."""
+    found = None
+    loads = {0.0, *problem.hops.ravel(), *problem.closing.ravel()}
+    for k in range(problem.n_devices):
+        for first in range(problem.n_items):
+            for end in range(first + 1, problem.n_items + 1):
+                loads.add(float(problem.stage_seconds[k] + problem.seconds[first:end, k].sum()))
+    for cap in sorted(load for load in loads if math.isfinite(load)):
+        placement = least_latency(problem, cap=cap).placements[count - 1]
+        if placement is not None and (found is None or evaluate(problem, placement).period < evaluate(problem, found).period):
+            found = placement
+    return found
+
+
+@examples(100)
+@given(chain_problems(tight=True, n_items=st.integers(1, 6)), st.data())
+def test_more_memory_or_faster_links_never_make_it_worse(problem, data):
+    k = data.draw(st.integers(0, problem.n_devices - 1))
+    more = problem.memory_bytes.copy()
+    more[k] += data.draw(st.integers(0, 20))
+    for better in (problem.replace(memory_bytes=more), problem.replace(hops=problem.hops / 2, closing=problem.closing / 2)):
+        assert least_latency(better).latency.min() <= least_latency(problem).latency.min()
+        assert least_period(better).period <= least_period(problem).period
+
+
+@examples(100)
+@given(chain_problems(), st.data())
+def test_the_order_of_the_devices_does_not_matter(problem, data):
+    order = data.draw(st.permutations(range(problem.n_devices)))
+    other = problem.replace(
+        devices=[problem.devices[k] for k in order],
+        seconds=problem.seconds[:, order],
+        memory_bytes=problem.memory_bytes[order],
+        stage_seconds=problem.stage_seconds[order],
+        hops=problem.hops[np.ix_(order, order)],
+        closing=problem.closing[np.ix_(order, order)],
+    )
+    assert least_latency(other).latency.tolist() == least_latency(problem).latency.tolist()
+    assert least_period(other).period == least_period(problem).period
+
+
+def test_both_neighbours_of_the_crossing_are_compared():
+    """The smallest load B with S(B) <= K B is 5, but a period of 4.5 = 9 / 2 has loads of 4 at most."""
+    problem = ChainProblem(["a", "b"], ["x", "y"], [[4.0, 9.0], [9.0, 4.0]], hops=[[0.0, 1.0], [1.0, 0.0]])
+    assert least_period(problem).period == 4.5
+    assert least_period(problem).placement == Placement.of(problem, ["x", "y"], [1, 1])
+
+
+def test_too_many_different_devices_are_refused():
+    rng = np.random.default_rng(0)
+    problem = ChainProblem([f"i{i}" for i in range(80)], [f"d{k}" for k in range(20)], rng.random((80, 20)))
+    with pytest.raises(hs.UnsupportedFeature, match=r"20 devices of which 20 differ and 80 items take a table of 1,698,693,120 numbers"):
+        least_latency(problem)
+
+
+def test_groups_of_equal_devices_are_solved_whatever_their_number():
+    problem = ChainProblem(
+        [f"i{i}" for i in range(80)], [f"d{k}" for k in range(24)], np.ones((80, 24)), weight_bytes=np.ones(80), memory_bytes=[4.0] * 24
+    )
+    found = least_latency(problem, cap=4.0)
+    assert isinstance(found, LeastLatencies)
+    assert found.latency[19:].tolist() == [80.0] * 5
+    assert np.isinf(found.latency[:19]).all()
+    assert dynamic_program.Tables(problem).n_states == 25
