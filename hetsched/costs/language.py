@@ -65,7 +65,7 @@ class LanguageRoofline:
         Parameters
         ----------
         card : ModelCard
-        machine : Machine
+        machine : hetsched.Machine
         work : Workload
         in_progress : int
             Microbatches into which the sequences are divided, rounded up; the times are those of one microbatch.

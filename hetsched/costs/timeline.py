@@ -68,7 +68,7 @@ class Timeline(Frozen):
         Seconds of each run, which may be longer than its last finish.
     measured : bool
         False for a forecast.
-    machine : Machine or None
+    machine : hetsched.costs.Machine or None
     plan_digest : str
     software : tuple of (name, version)
     clock_error : float

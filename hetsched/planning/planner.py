@@ -194,7 +194,7 @@ def plan(
     Parameters
     ----------
     card : ModelCard
-    machine : Machine
+    machine : hetsched.Machine
     work : Workload
     regime : str, optional
         ``"latency"`` or ``"throughput"``, see `ModelPlan`. Default: latency for one sequence, throughput for several.

@@ -293,7 +293,7 @@ class Executor:
             Number of runs that count; with fewer than 20 the median is uncertain.
         profile : bool
             Whether after each run all tasks run again one at a time, each on its device, for `profiled`.
-        machine : Machine, optional
+        machine : hetsched.costs.Machine, optional
             Overheads that the timeline keeps, so that `compare` makes the forecast with them.
         """
         runs = check_count(runs, "runs", error=InvalidArgument)

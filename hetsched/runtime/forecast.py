@@ -38,7 +38,7 @@ def forecast(
     ----------
     problem : Problem
     decision : Decision or Schedule
-    machine : Machine, optional
+    machine : hetsched.costs.Machine, optional
         Default: no overheads; the schedule of the timeline is then that of `simulate`.
     values : sequence of Value, optional
         What tasks read. With ``machine.once`` a value crosses to each device once; default: one value for each edge.

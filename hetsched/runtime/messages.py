@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -26,7 +27,8 @@ MESSAGE = 2**30 + 1
 """The tag of these messages."""
 
 
-class MessageCosts(NamedTuple):
+@dataclass(frozen=True)
+class MessageCosts:
     """What messages between devices in several processes cost."""
 
     cluster: Cluster
