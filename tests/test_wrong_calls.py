@@ -449,12 +449,54 @@ def model_plan() -> hs.ModelPlan:
     return hs.plan(model_card(), machine(), hs.Workload(3, 1))
 
 
+def vllm() -> hs.planning.tools.Tool:
+    return hs.planning.tools.tool("vllm")
+
+
+CONFIG = {"model_type": "gpt2", "n_embd": 8, "n_head": 2, "n_layer": 1, "n_positions": 4, "vocab_size": 10}
+
+
 def model_card() -> hs.ModelCard:
-    return hs.frontends.configs.read({"model_type": "gpt2", "n_embd": 8, "n_head": 2, "n_layer": 1, "n_positions": 4, "vocab_size": 10})
+    return hs.frontends.configs.read(CONFIG)
+
+
+def gguf_file() -> str:
+    files = importlib.import_module("tests.frontends.test_gguf")
+    files.write("model.gguf", "llama", files.dense(1), {**files.FIELDS, "block_count": 1})
+    return "model.gguf"
 
 
 BY_DOOR: dict[str, Callable[[], Any]] = {
     **{f"ChainProblem.{name}": lambda name=name: getattr(chain(), name) for name in ("items", "devices", "seconds")},
+    **{f"chain.ChainStage.{name}": lambda end=end: end for name, end in (("device", 0), ("first", 0), ("end", 1))},
+    **{f"chain.ChainValues.{name}": lambda: np.ones(2) for name in ("stage_seconds", "hop_seconds", "stage_bytes", "missing_bytes")},
+    "chain.ChainValues.closing_seconds": lambda: 0.0,
+    "chain.ChainValues.in_progress": lambda: 2,
+    "chain.evaluate.problem": chain,
+    "chain.evaluate.placement": placement,
+    **{f"planning.{name}.problem": chain for name in ("least_latency", "least_missing", "least_period")},
+    "planning.LeastLatencies.latency": lambda: np.ones(2),
+    "planning.LeastLatencies.placements": lambda: (None, placement()),
+    "planning.LeastPeriod.placement": placement,
+    "planning.LeastPeriod.period": lambda: 1.0,
+    "planning.Best.value": lambda: 1.0,
+    "planning.Best.placement": placement,
+    "planning.MemoryStep.memory_bytes": lambda: 1.0,
+    "planning.MemoryStep.best": lambda: (1.0, placement()),
+    **{f"planning.tools.Command.{name}": lambda: "vllm" for name in ("tool", "text")},
+    **{
+        f"planning.tools.Tool.{name}": lambda name=name: getattr(vllm(), name)
+        for name in ("name", "version", "rule", "find_refusal", "write", "parse", "place")
+    },
+    **{f"planning.tools.Tool.{name}.card": model_card for name in ("closes", "default", "emit", "n_items", "read", "refusal")},
+    **{f"planning.tools.Tool.{name}.placement": lambda: model_plan().placement for name in ("emit", "refusal")},
+    **{f"planning.tools.Tool.{name}.devices": lambda: [0, 1] for name in ("default", "emit", "read", "refusal")},
+    "planning.tools.Tool.default.problem": lambda: model_plan().problem,
+    "planning.tools.Tool.read.command": lambda: model_plan().command("vllm"),
+    "planning.tools.tool.name": lambda: "vllm",
+    "frontends.configs.read.path": lambda: CONFIG,
+    "frontends.gguf.read.path": gguf_file,
+    "frontends.huggingface.card.model": lambda: CONFIG,
     "ModelPlan.command.tool": lambda: "vllm",
     "ModelPlan.with_memory.more_bytes": lambda: 1e9,
     **{f"{name}.problem": chain for name in ("testing.best_placements", "testing.placements", "verify_placement")},
@@ -815,6 +857,8 @@ SELVES: dict[str, Callable[[], Any]] = {
     "Machine.write": machine,
     "ModelCard": model_card,
     "Placement": placement,
+    "Command": lambda: model_plan().command("vllm"),
+    "Tool": vllm,
     "ModelPlan": model_plan,
     "Workload": lambda: hs.Workload(3, 1),
     "Monitor": lambda: hs.Monitor(problem()),

@@ -253,7 +253,8 @@ def least_missing(problem: ChainProblem) -> float:
     The times of the placement are finite; inf if those of no placement are.
     """
     tables = Tables(problem)
-    missing = np.maximum(tables.needed - problem.memory_bytes[tables.first, None, None], 0.0)
+    memory = np.minimum(problem.memory_bytes, np.finfo(float).max)  # finite, so that inf is left where there is no stage
+    missing = np.maximum(tables.needed - memory[tables.first, None, None], 0.0)
     missing[np.isinf(tables.stages)] = np.inf
     hop, closing = (np.where(np.isfinite(pairs), 0.0, np.inf) for pairs in map(tables.between, (problem.hops, problem.closing)))
     nothing = np.zeros_like(tables.before)

@@ -47,7 +47,7 @@ def offered(line: str, shell: str = "bash") -> list[str]:
         ("hetsched generate rwnn --batching ", get_args(Batching)),
         ("hetsched capture a:b --memory ", get_args(Memory)),
         ("hetsched generate rwnn --dtype bf", ["bfloat16"]),
-        ("hetsched schema ", ["graph", "cluster", "problem", "schedule", "solution", "stages", "timeline", "profile"]),
+        ("hetsched schema ", ["graph", "cluster", "problem", "schedule", "solution", "stages", "timeline", "profile", "model", "machine"]),
         ("hetsched solve p.json --method hef", ["heft"]),
         ("hetsched solve p.json --method heft,pef", ["heft,peft"]),
         ("hetsched solve p.json --method heft,hef", []),

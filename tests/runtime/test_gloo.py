@@ -215,6 +215,7 @@ def test_a_rank_that_hangs_ends_the_others():
     assert "'d0' waits for" in str(first)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hung", [0, 1])
 def test_a_rank_that_hangs_after_its_last_task_ends_the_others(monkeypatch, hung):
     """It neither sends what the result reads nor takes it; the other one has a value of which the message is too large to be stored."""
@@ -237,7 +238,7 @@ def test_a_rank_that_hangs_after_its_last_task_ends_the_others(monkeypatch, hung
     decision = hs.Decision.whole(problem, device, program.graph.topological_order)
 
     def call(rank):
-        with Executor(program, None, decision, devices={"d0": 1, "d1": 1}, problem=problem, engine="gloo", timeout=1.0) as run:
+        with Executor(program, None, decision, devices={"d0": 1, "d1": 1}, problem=problem, engine="gloo", timeout=4.0) as run:
             try:
                 return run(torch.ones(1, 2**23))
             finally:

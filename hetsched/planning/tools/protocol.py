@@ -109,6 +109,7 @@ class Tool:
     place: Callable[[ModelCard, ChainProblem, tuple[str | int, ...], FloatArray], Placement]
     closes: Callable[[ModelCard], bool] = _never
 
+    @checked
     def n_items(self, card: ModelCard) -> int:
         """Return the number of items that a placement covers: those of the card, without the head if it runs with the embedding."""
         return card.n_items - self.closes(card)
