@@ -5,14 +5,14 @@ from __future__ import annotations
 import importlib.util
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from hetsched.arguments import COUNT, checked
 from hetsched.errors import InvalidArgument, MissingDependency
 from hetsched.papers import measuring, rendering
-from hetsched.papers.items import Item, Paper, Report, Setting
+from hetsched.papers.items import Claim, Item, Paper, Report, Setting, Verdict
 from hetsched.papers.registry import find_paper
 from hetsched.papers.results import Results, key
 
@@ -138,7 +138,11 @@ def reproduce(
 
 
 def _reproduction(paper: Paper, item: Item, setting: Setting, cases: list[dict[str, Any]], store: Results) -> Reproduction:
-    report = item.report(store.rows(cases), setting)
+    rows = store.rows(cases)
+    report = item.report(rows, setting)
+    if 0 < len(rows) < len(cases):  # a part may not decide what all do
+        reason = f"{len(rows)} of {len(cases)} cases are measured yet"
+        report = replace(report, claims=[Claim(claim.text, Verdict.UNSEEN, reason) for claim in report.claims])
     return Reproduction(paper, item, setting, report, store.taken(cases), store.outdated(cases))
 
 
