@@ -15,6 +15,7 @@ import list_scheduling
 import numpy as np
 import peers
 import period
+import planning
 import published
 import pytest
 import real_graphs
@@ -23,7 +24,7 @@ import start_up
 
 import hetsched as hs
 
-SCRIPTS = (list_scheduling, real_graphs, bounds, exact, published, search, period, start_up)
+SCRIPTS = (list_scheduling, real_graphs, bounds, exact, published, search, period, planning, start_up)
 
 FAKE_SAGA = """
 class Network:
@@ -248,6 +249,13 @@ def test_bounds_write_their_table(shared_data: Path, docs: Path):
     page = (docs / "benchmarks.md").read_text()
     assert "\n| rwnn1x10 | 128.3 | 68.5 | " in page
     assert "kept bounds" in page
+
+
+def test_planning_writes_its_table(docs: Path):
+    planning.main(["--quick", "--docs", str(docs)])
+    page = (docs / "benchmarks.md").read_text()
+    assert "| 16 devices in 4 groups | latency |" in page
+    assert "| 16 devices in 4 groups | throughput |" in page
 
 
 @pytest.mark.slow

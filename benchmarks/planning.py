@@ -1,0 +1,87 @@
+"""Wall-clock time of plans of a language model of 80 blocks on unequal devices, baselines and verification included.
+
+    python benchmarks/planning.py [--quick]
+
+Medians of several calls in one process, after one that loads the kernels.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Sequence
+
+import figures
+import numpy as np
+
+import hetsched as hs
+
+REGION = "planning"
+BLOCKS = 80
+CONFIG = {
+    "model_type": "llama",
+    "hidden_size": 8192,
+    "num_attention_heads": 64,
+    "num_key_value_heads": 8,
+    "intermediate_size": 28672,
+    "vocab_size": 128256,
+    "torch_dtype": "bfloat16",
+}
+MACHINES = {"16 devices in 4 groups": (16, 4), "12 devices, all different": (12, 12), "16 devices, all different": (16, 16)}
+"""Number of devices and of groups."""
+ROWS = [
+    ("16 devices in 4 groups", 1, "1 s"),
+    ("16 devices in 4 groups", 16, "1 s"),
+    ("12 devices, all different", 1, "1 s"),
+    ("12 devices, all different", 12, "1 s"),
+    ("16 devices, all different", 1, "3 s"),
+]
+"""Machine, sequences at a time (one: the latency, several: the throughput), and target."""
+
+
+def machine(devices: int, groups: int, memory: float) -> hs.Machine:
+    """Return a machine whose devices have about `memory` bytes each, and equal links."""
+    made = []
+    for k in range(devices):
+        factor = 1 + k % groups / groups
+        made.append(
+            hs.Device(f"gpu{k}", memory_bytes=memory * factor, peak_flops={"float16": 1e14 * factor}, memory_bandwidth=1e12 / factor)
+        )
+    return hs.Machine(hs.Cluster(made, bandwidth=16e9, latency=1e-5))
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Time plans and publish the table."""
+    arguments = figures.parse(figures.parser(__doc__), words, region=REGION)
+    blocks, repeats = (8, 1) if arguments.quick else (BLOCKS, 5)
+    card = hs.frontends.configs.read({**CONFIG, "num_hidden_layers": blocks}, name="model")
+    rows, found = [], {}
+    for name, sequences, goal in ROWS[:2] if arguments.quick else ROWS:
+        devices, groups = MACHINES[name]
+        where = machine(devices, groups, 1.5 * card.total_bytes / devices)
+        work = hs.Workload(prompt=512, output=128, sequences=sequences)
+        plan = hs.plan(card, where, work)
+        seconds = []
+        for _ in range(repeats):
+            started = time.perf_counter()
+            hs.plan(card, where, work)
+            seconds.append(time.perf_counter() - started)
+        median = statistics.median(seconds)
+        told = f"{figures.number(median)} s"
+        simple = min(row.value for row in plan.baselines)
+        rows.append(
+            [
+                name,
+                plan.regime,
+                f"**{told}**" if median > float(goal.split()[0]) else told,
+                goal,
+                f"{100 * (1 - plan.value / simple):.0f} %" if np.isfinite(simple) else "none fits",
+            ]
+        )
+        found[f"{name}, {plan.regime}"] = {"wall_s": seconds, "target": goal}
+    table = figures.table(["machine", "regime", "wall time", "target", "less than the best simple rule that fits"], rows)
+    figures.publish(arguments, REGION, f"Taken on: {figures.machine()}.\n\n{table}", found)
+
+
+if __name__ == "__main__":
+    main()
