@@ -258,9 +258,17 @@ def least_missing(problem: ChainProblem) -> float:
     missing[np.isinf(tables.stages)] = np.inf
     hop, closing = (np.where(np.isfinite(pairs), 0.0, np.inf) for pairs in map(tables.between, (problem.hops, problem.closing)))
     nothing = np.zeros_like(tables.before)
-    chain = kernels.Chain(nothing, nothing[:, 0], nothing.astype(np.int64), hop, closing, tables.size, tables.stride)
+    chain = kernels.Chain(nothing, nothing[:, 0].copy(), nothing.astype(np.int64), hop, closing, tables.size, tables.stride)
     least = math.inf
     for first, back in _first_groups(tables, closing):
         kernels.shortest_of_any(chain, missing, first, tables.table, np.empty(problem.n_items))
         least = min(least, float(_totals(tables, back).min()))
     return least
+
+
+def prepare() -> None:
+    """Compile the kernels."""
+    problem = ChainProblem(["a", "b"], ["x", "y"], [[1.0, 2.0], [2.0, 1.0]])
+    least_latency(problem)
+    least_period(problem)
+    least_missing(problem)

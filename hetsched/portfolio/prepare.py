@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -38,6 +39,8 @@ LONGEST = "local_search"
 """The family whose kernels take longest to compile; it begins first."""
 OPTIONS = {"evolution": {"size": 2, "effort": 5}, "policy-gradient": {"groups": 4, "samples": 10}}
 """Options with which a method reaches all of its kernels within the limit."""
+ABOVE = {"planning": "hetsched.planning.dynamic_program:prepare"}
+"""Module and function of each part whose kernels are above this line of the layers."""
 
 
 def prepare_methods(names: Sequence[str], problem: Problem | None = None) -> None:
@@ -80,7 +83,7 @@ def parts() -> dict[str, Callable[[], None]]:
         family: partial(_prepare_family, [method.name for method in members]) for family, members in families.items()
     }
     others = {BOUNDS: prepare_bounds, "problems": _prepare_problems, COARSENING: _prepare_coarsening, "stages": _prepare_stages}
-    return result | others
+    return result | others | {name: partial(_prepare_above, where) for name, where in ABOVE.items()}
 
 
 def prepare(jobs: int = 1) -> Iterator[tuple[str, float]]:
@@ -165,6 +168,11 @@ def _prepare_stages() -> None:
     stages(graph, cost)
     stages(graph, cost, bound=cost.bound)
     assert counts(graph).schedules
+
+
+def _prepare_above(where: str) -> None:
+    module, name = where.split(":")
+    getattr(importlib.import_module(module), name)()
 
 
 def _kinds() -> Iterator[Problem]:
