@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +20,8 @@ STEPS = 40
 """Halvings of an interval of factors."""
 
 
-class Best(NamedTuple):
+@dataclass(frozen=True)
+class Best:
     """A least value and a placement of it; inf and None if none fits."""
 
     value: float

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
 
 from hetsched.arrays import FloatArray, IntArray
+from hetsched.costs import machine as overheads
 from hetsched.costs.lines import fit
 from hetsched.costs.machine import Machine, Overhead
 from hetsched.problem.cluster import Cluster
@@ -27,13 +27,12 @@ MESSAGE = 2**30 + 1
 """The tag of these messages."""
 
 
-@dataclass(frozen=True)
-class MessageCosts:
+class MessageCosts(NamedTuple):
     """What messages between devices in several processes cost."""
 
     cluster: Cluster
     """The devices with links of which the time of the processors is left out: ``machine.problem`` adds it."""
-    machine: Machine
+    machine: overheads.Machine
     """`send` and `receive` of each device; values cross once."""
 
 
