@@ -141,8 +141,8 @@ def _reproduction(paper: Paper, item: Item, setting: Setting, cases: list[dict[s
     rows = store.rows(cases)
     report = item.report(rows, setting)
     if 0 < len(rows) < len(cases):  # a part may not decide what all do
-        reason = f"{len(rows)} of {len(cases)} cases are measured yet"
-        report = replace(report, claims=[Claim(claim.text, Verdict.UNSEEN, reason) for claim in report.claims])
+        part = f"{len(rows)} of {len(cases)} cases are measured yet"
+        report = replace(report, claims=[Claim(claim.text, Verdict.UNSEEN, f"{part}; {claim.reason}") for claim in report.claims])
     return Reproduction(paper, item, setting, report, store.taken(cases), store.outdated(cases))
 
 

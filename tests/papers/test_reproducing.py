@@ -87,7 +87,7 @@ def test_a_case_that_fails_keeps_the_others(squares: Path, tmp_path: Path, how: 
     stored = hs.reproduce("squares", data=squares, results=tmp_path / "results", stored=True)
     assert [list(row) for row in stored[0].report.tables[0].rows] == [["0", "0"]]
     (claim,) = stored[0].report.claims  # the even square alone would hold it
-    assert (str(claim.verdict), claim.reason) == ("cannot be seen here", "1 of 3 cases are measured yet")
+    assert (str(claim.verdict), claim.reason) == ("cannot be seen here", "1 of 3 cases are measured yet; 1 squares")
     (squares / f"{how}1").unlink()
     hs.reproduce("squares", data=squares, results=tmp_path / "results")
     assert measured(squares) == ["0", "1", "1", "2"]
