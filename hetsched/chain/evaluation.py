@@ -8,11 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hetsched.arguments import checked, shown
+from hetsched.arguments import checked
 from hetsched.arrays import FloatArray, Frozen
-from hetsched.chain.placement import ChainStage, Placement
+from hetsched.chain.placement import ChainStage, Placement, check_stages
 from hetsched.chain.problem import ChainProblem
-from hetsched.errors import InvalidSchedule
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,23 +70,14 @@ def evaluate(problem: ChainProblem, placement: Placement) -> ChainValues:
         The placement does not cover the chain in order, or two stages have one device.
     """
     stages = placement.stages
-    ends = [0, *(stage.end for stage in stages)]
-    if ends[-1] != problem.n_items or any(not start == stage.first < stage.end for start, stage in zip(ends, stages, strict=False)):
-        raise InvalidSchedule(
-            f"{placement!r} does not cover the items 0 to {problem.n_items - 1} one after the other; each stage begins where the last ends"
-        )
+    check_stages(placement, problem.n_items, problem.n_devices)
     devices = [stage.device for stage in stages]
-    if len(set(devices)) < len(devices) or not set(devices) <= set(range(problem.n_devices)):
-        raise InvalidSchedule(
-            f"{placement!r} has devices {shown(devices)}; each stage has a device of its own, from 0 to {problem.n_devices - 1}"
-        )
-    pairs = [(a.device, b.device) for a, b in itertools.pairwise(stages)]
     used = np.array([stage_bytes(problem, stage) for stage in stages])
-    free = problem.memory_bytes[[stage.device for stage in stages]]
+    free = problem.memory_bytes[devices]
     return ChainValues(
         np.array([problem.stage_seconds[k] + math.fsum(problem.seconds[first:end, k]) for k, first, end in stages]),
-        np.array([problem.hops[pair] for pair in pairs]),
-        float(problem.closing[stages[-1].device, stages[0].device]),
+        np.array([problem.hops[pair] for pair in itertools.pairwise(devices)]),
+        float(problem.closing[devices[-1], devices[0]]),
         used,
         np.maximum(used - free, 0.0),
         problem.in_progress(len(stages)),

@@ -10,7 +10,7 @@ import numpy as np
 from hetsched.arguments import check_rows, checked, shown, whole
 from hetsched.arrays import Frozen
 from hetsched.chain.problem import ChainProblem
-from hetsched.errors import InvalidArgument
+from hetsched.errors import InvalidArgument, InvalidSchedule
 
 
 class ChainStage(NamedTuple):
@@ -69,3 +69,16 @@ class Placement(Frozen):
 
     def __len__(self) -> int:
         return len(self.stages)
+
+
+def check_stages(placement: Placement, n_items: int, n_devices: int, *, model: str = "") -> None:
+    """Raise `InvalidSchedule` unless the stages cover the items one after the other, each on a device of its own."""
+    ends = [0, *(stage.end for stage in placement.stages)]
+    if ends[-1] != n_items or any(not start == stage.first < stage.end for start, stage in zip(ends, placement.stages, strict=False)):
+        raise InvalidSchedule(
+            f"{placement!r} does not cover the items 0 to {n_items - 1}{f' of {model!r}' if model else ''} one after the other; "
+            "each stage begins where the last ends"
+        )
+    devices = [stage.device for stage in placement.stages]
+    if len(set(devices)) < len(devices) or not set(devices) <= set(range(n_devices)):
+        raise InvalidSchedule(f"{placement!r} has devices {shown(devices)}; each stage has a device of its own, from 0 to {n_devices - 1}")

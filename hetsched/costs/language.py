@@ -107,9 +107,9 @@ class _Item:
     """FLOPs and bytes of the runs of an item: of the chunks of a prompt, and of each token after it."""
 
     def __init__(self, card: ModelCard, i: int, work: Workload) -> None:
-        row, self.work = next(r for k, r in enumerate(card.items) if k == i), work
+        row, self.work = {name: card.items[name][i] for name in card.items.names}, work
         self.kind, self.window = row["kind"], float(row["window"])
-        self.heads, self.experts = row["heads"], row["experts"]
+        self.heads = row["heads"]
         self.sizes = row["key_size"] + row["value_size"], row["decode_key_size"] + row["decode_value_size"]
         self.used = row["experts_used"] / row["experts"] if row["experts"] else 0.0
         self.cache = row["cache_numbers"] * work.cache_bytes
@@ -139,7 +139,6 @@ class _Item:
 
     def _attended(self, tokens: FloatArray, p: int) -> FloatArray:
         """Return how many tokens the first `tokens` of all prompts attend to, in all."""
-
         rest, most = tokens % p, min(p, self.window)
         within = np.minimum(rest, most)
         whole = most * (most + 1) / 2 + (p - most) * most

@@ -189,7 +189,7 @@ def _totals(tables: Tables, back: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True)
 class LeastPeriod:
-    """A placement of least period, and its number of stages; None and inf if none fits."""
+    """A placement of least period, and its period in seconds; None and inf if none fits."""
 
     placement: Placement | None
     period: float
@@ -203,19 +203,18 @@ def least_period(problem: ChainProblem | Sequence[ChainProblem]) -> LeastPeriod:
     ----------
     problem : ChainProblem, or sequence of ChainProblem
         The problem, or if it depends on the number of stages that for 1, 2, ... of them: with K requests in progress each may have a
-        K-th of the sequences. Placements of more stages than problems are left out.
+        K-th of the sequences. The last one is that of more stages too.
 
     Notes
     -----
     With k requests in progress, loads of at most B and the least sum S(B) under that cap, the period is ``max(B, S(B) / k)``. S never
     rises with B, so the least is at the smallest load B with ``S(B) / k <= B``, least over the numbers of stages, or at the load before.
     """
+    problems = [problem] if isinstance(problem, ChainProblem) else problem
     found = LeastPeriod(None, math.inf)
-    if isinstance(problem, ChainProblem):
-        return _period_below(found, Tables(problem), range(1, problem.n_devices + 1))
-    for count, own in enumerate(problem, 1):
-        if count <= own.n_devices:
-            found = _period_below(found, Tables(own), [count])
+    for count, own in enumerate(problems, 1):
+        most = own.n_devices if count == len(problems) else min(count, own.n_devices)
+        found = _period_below(found, Tables(own), range(count, most + 1))
     return found
 
 

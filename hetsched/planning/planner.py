@@ -20,14 +20,12 @@ from hetsched.costs.language import LanguageRoofline
 from hetsched.errors import InvalidArgument, UnsupportedFeature
 from hetsched.planning import baselines, sensitivity, tools
 from hetsched.planning.dynamic_program import least_latency, least_missing, least_period
-from hetsched.planning.sensitivity import Best, MemoryStep, Problems
+from hetsched.planning.sensitivity import CLOSE, Best, MemoryStep, Problems
 from hetsched.planning.tools import Command
 from hetsched.search.solution import Status
 from hetsched.verification.placement import verify_placement
 
 Regime = Literal["latency", "throughput"]
-CLOSE = 1e-9
-"""Relative difference of a value and of the sums of floats that it is compared with."""
 
 
 class Baseline(NamedTuple):
@@ -213,7 +211,7 @@ def plan(
         The model has no decoder and output is asked for, or so many different devices take a table that is too large.
     """
     regime, costs = regime or ("latency" if work.sequences == 1 else "throughput"), costs or LanguageRoofline()
-    most = 1 if regime == "latency" else min(len(machine.cluster.names), card.n_items)
+    most = 1 if regime == "latency" else min(len(machine.cluster.names), card.n_items, work.sequences)
     problems = tuple(_per_sequence(costs, card, machine, work, count, regime) for count in range(1, most + 1))
     if order is not None:
         problems = tuple(ordered(problem, order) for problem in problems)
@@ -246,12 +244,11 @@ def plan(
 
 
 def _per_sequence(costs: LanguageRoofline, card: ModelCard, machine: Machine, work: Workload, count: int, regime: str) -> ChainProblem:
-    """Return the problem of `count` stages; for the throughput with times per sequence, divided into as many microbatches if there are."""
-    in_progress = min(count, work.sequences)
-    problem = costs.chain(card, machine, work, in_progress=in_progress)
+    """Return the problem of `count` microbatches in progress; for the throughput with times per sequence."""
+    problem = costs.chain(card, machine, work, in_progress=count)
     if regime == "latency":
         return problem
-    return problem.scaled(1 / math.ceil(work.sequences / in_progress)).replace(most_in_progress=in_progress)
+    return problem.scaled(1 / math.ceil(work.sequences / count)).replace(most_in_progress=work.sequences)
 
 
 def _problem_of(problems: Problems, placement: Placement | None) -> ChainProblem:
@@ -273,18 +270,13 @@ def ordered(problem: ChainProblem, order: Sequence[str]) -> ChainProblem:
     own = [problem.devices.index(name) for name in order]
     hops = problem.hops[np.ix_(own, own)].copy()
     hops[np.tri(len(own), k=-1, dtype=bool)] = np.inf
-    return ChainProblem(
-        problem.items,
-        order,
-        problem.seconds[:, own],
-        weight_bytes=problem.weight_bytes,
-        cache_bytes=problem.cache_bytes,
-        workspace_bytes=problem.workspace_bytes,
+    return problem.replace(
+        devices=order,
+        seconds=problem.seconds[:, own],
         memory_bytes=problem.memory_bytes[own],
         stage_seconds=problem.stage_seconds[own],
         hops=hops,
         closing=problem.closing[np.ix_(own, own)],
-        shared_bytes=problem.shared_bytes,
     )
 
 

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hetsched.chain.evaluation import evaluate, stage_bytes
-from hetsched.chain.placement import ChainStage, Placement
+from hetsched.chain.evaluation import evaluate
+from hetsched.chain.placement import Placement
 from hetsched.chain.problem import ChainProblem
-from hetsched.planning.dynamic_program import least_latency
+from hetsched.planning.dynamic_program import Tables, least_latency
 
 CLOSE = 1e-9
 """Relative difference of values that are equal."""
@@ -29,7 +29,7 @@ class Best:
 
 
 Problems = tuple[ChainProblem, ...]
-"""A problem, or those for 1, 2, ... stages, which have the same items, devices and memory."""
+"""The problems for 1, 2, ... stages, the last one for more too; they have the same items, devices and memory."""
 Solve = Callable[[Problems], Best]
 """Returns the best placement by one objective."""
 
@@ -53,10 +53,9 @@ def next_memory_step(problems: Problems, device: int, solve: Solve) -> MemorySte
 
     The value can fall only at a memory that is exactly what some stage needs, and never rises with memory.
     """
-    now, n = solve(problems).value, problems[0].n_items
-    stages = [ChainStage(device, first, end) for first in range(n) for end in range(first + 1, n + 1)]
-    needs = {stage_bytes(problem, stage) for problem in problems for stage in stages}
-    amounts = sorted(amount for amount in needs if amount > problems[0].memory_bytes[device])
+    now = solve(problems).value
+    needs = np.unique([Tables(problem).needed for problem in problems])
+    amounts = needs[np.isfinite(needs) & (needs > problems[0].memory_bytes[device])].tolist()
     low, high = -1, len(amounts)
     found: Best | None = None
     while high - low > 1:

@@ -86,6 +86,7 @@ def test_a_plan_is_the_best_of_all_placements_and_of_all_simple_rules(model, whe
 def test_stages_keep_to_an_order_and_nothing_else_changes(problem, data):
     order = data.draw(st.permutations(problem.devices))[: data.draw(st.integers(1, problem.n_devices))]
     best = best_placements(ordered(problem, order)).latency
+    assert ordered(problem, order).most_in_progress == problem.most_in_progress
     wanted = math.inf
     for count in range(1, len(order) + 1):
         for names in itertools.combinations(order, count):

@@ -16,9 +16,9 @@ import numpy.typing as npt
 from hetsched.arguments import check_array, check_count, checked, shown
 from hetsched.arrays import FloatArray
 from hetsched.chain.card import ModelCard
-from hetsched.chain.placement import ChainStage, Placement
+from hetsched.chain.placement import ChainStage, Placement, check_stages
 from hetsched.chain.problem import ChainProblem
-from hetsched.errors import InvalidArgument, InvalidSchedule, UnsupportedFeature
+from hetsched.errors import InvalidArgument, UnsupportedFeature
 from hetsched.problem.graph import plural
 
 Devices: TypeAlias = Sequence[str | int]
@@ -138,17 +138,7 @@ class Tool:
                 f"{placement!r} has the head, item {card.n_items - 1}, on {names[stages[-1].device]!r}; {self.name} runs a head that is "
                 "tied to the embedding on the device of the embedding: leave the head out of the placement"
             )
-        ends = [0, *(stage.end for stage in stages)]
-        if ends[-1] != self.n_items(card) or any(not a == s.first < s.end for a, s in zip(ends, stages, strict=False)):
-            raise InvalidSchedule(
-                f"{placement!r} does not cover the items 0 to {self.n_items(card) - 1} of {card.name!r} one after the other; "
-                "each stage begins where the last ends"
-            )
-        used = [stage.device for stage in stages]
-        if len(set(used)) < len(used) or not set(used) <= set(range(len(names))):
-            raise InvalidSchedule(
-                f"{placement!r} has devices {shown(used)}; each stage has a device of its own, from 0 to {len(names) - 1}"
-            )
+        check_stages(placement, self.n_items(card), len(names), model=card.name)
         return self.find_refusal(card, placement, names)
 
     @checked
