@@ -49,6 +49,7 @@ KINDS: Mapping[str, str] = {
     "hetsched-profile": "hetsched.costs.profile_document:ProfileDocument",
     "hetsched-model": "hetsched.chain.card_document:ModelDocument",
     "hetsched-machine": "hetsched.chain.machine_document:MachineDocument",
+    "hetsched-plan": "hetsched.planning.plan_document:PlanDocument",
 }
 """Module and class of the document of each `format` that `read` supports, imported at first use."""
 

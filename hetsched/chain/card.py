@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hetsched import documents
-from hetsched.arguments import check_array, check_count, checked, shown
+from hetsched.arguments import check_array, check_count, checked, number, shown
 from hetsched.arrays import Columns, FloatArray, Frozen, readonly, texts
 from hetsched.errors import InvalidProblem
 from hetsched.problem.graph import is_text, plural, unique_names
@@ -162,6 +162,13 @@ class ModelCard(Frozen):
     def write(self, path: str | PathLike[str]) -> None:
         """Write the card as a JSON document; ``hetsched.read`` reads it back to the bit."""
         documents.write(self, path)
+
+    @checked(factor=number(0))
+    def scaled(self, factor: float) -> ModelCard:
+        """Return the card with the bytes of all weights multiplied by a finite factor from 0, as of another number of bits."""
+        given = {name: getattr(self, name) for name in self._fields} | {"weight_bytes": self.weight_bytes * factor, "exact": False}
+        made: ModelCard = type(self)(**given | {"tensors": None})
+        return made
 
     @property
     def n_items(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from os import PathLike
 from typing import NamedTuple
@@ -89,6 +90,27 @@ class Machine(Frozen):
         """Memory of each device [m] less what is reserved."""
         reserved = np.array([self.reserved_bytes.get(name, 0.0) for name in self.cluster.names])
         return readonly(np.maximum(self.cluster.memory_bytes - reserved, 0.0))
+
+    @checked
+    def names_in(self, tool: str) -> tuple[str | int, ...]:
+        """Return what a tool calls each device: as `tool_names` says, or by default.
+
+        By default a device of the kind ``"cpu"``, or of that name, is the CPU, and others are GPUs, numbered on each node in order from 0.
+        llama.cpp calls them CPU and CUDA0, other tools cpu and 0; GPU 0 of one of several nodes is ``"node:0"``.
+        """
+        names: list[str | int] = []
+        gpus: Counter[str] = Counter()
+        several = len({device.node for device in self.cluster.devices}) > 1
+        for device in self.cluster.devices:
+            is_cpu = "cpu" in (device.kind, device.name)
+            by_default: str | int = "cpu" if is_cpu else gpus[device.node]
+            if tool == "llama.cpp":
+                by_default = "CPU" if is_cpu else f"CUDA{by_default}"
+            if several:
+                by_default = f"{device.node or device.name}:{by_default}"
+            gpus[device.node] += not is_cpu
+            names.append(self.tool_names.get(device.name, {}).get(tool, by_default))
+        return tuple(names)
 
     @checked
     def write(self, path: str | PathLike[str]) -> None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from hetsched.arguments import COUNT, check_array, checked, number
+from hetsched.arguments import COUNT, check_array, checked, number, shown
 from hetsched.arrays import FloatArray, Frozen, IntArray
 from hetsched.errors import InvalidProblem
 from hetsched.problem.graph import RANGE, in_range, plural, unique_names
@@ -139,6 +140,39 @@ class ChainProblem(Frozen):
     def scaled(self, factor: float) -> ChainProblem:
         """Return a copy whose times are multiplied by a finite factor from 0."""
         return self.replace(**{name: getattr(self, name) * factor for name in ("seconds", "stage_seconds", "hops", "closing")})
+
+    @checked(InvalidProblem)
+    def merged(self, starts: Sequence[int]) -> ChainProblem:
+        """Return the chain whose items are those from each start to before the next, as one; stages begin at a start only.
+
+        Parameters
+        ----------
+        starts : sequence of int
+            Numbers of items, rising from 0.
+
+        Raises
+        ------
+        InvalidProblem
+            The starts do not rise from 0 to items of the chain.
+        """
+        edges = [*starts, self.n_items]
+        if not starts or edges[0] != 0 or any(a >= b for a, b in itertools.pairwise(edges)):
+            raise InvalidProblem(f"starts is {shown(list(starts))}; they must rise from 0 to at most {self.n_items - 1}, the last item")
+        names = [self.items[a] if b - a == 1 else f"{self.items[a]} to {self.items[b - 1]}" for a, b in itertools.pairwise(edges)]
+        weights, whole = np.add.reduceat(self.weight_bytes, starts), len(starts) == 1
+        return self.replace(
+            items=names,
+            seconds=np.add.reduceat(self.seconds, starts),
+            weight_bytes=weights - self.shared_bytes if whole else weights,
+            cache_bytes=np.add.reduceat(self.cache_bytes, starts),
+            workspace_bytes=np.maximum.reduceat(self.workspace_bytes, starts),
+            shared_bytes=0 if whole else self.shared_bytes,
+        )
+
+    def without_times(self) -> ChainProblem:
+        """Return a copy that takes no time; what is impossible stays so."""
+        times = ("seconds", "stage_seconds", "hops", "closing")
+        return self.replace(**{name: np.where(np.isfinite(getattr(self, name)), 0.0, np.inf) for name in times})
 
     @property
     def n_items(self) -> int:

@@ -58,8 +58,8 @@ class LanguageRoofline:
         if not 0 <= self.item_seconds < math.inf:
             raise InvalidProblem(f"item_seconds is {self.item_seconds!r}; it must be a finite number of seconds from 0")
 
-    @checked(in_progress=COUNT)
-    def chain(self, card: ModelCard, machine: Machine, work: Workload, *, in_progress: int = 1) -> ChainProblem:
+    @checked(in_progress=COUNT, tensors_sent=COUNT)
+    def chain(self, card: ModelCard, machine: Machine, work: Workload, *, in_progress: int = 1, tensors_sent: int = 1) -> ChainProblem:
         """Return the problem of a workload.
 
         Parameters
@@ -69,6 +69,8 @@ class LanguageRoofline:
         work : Workload
         in_progress : int
             Microbatches into which the sequences are divided, rounded up; the times are those of one microbatch.
+        tensors_sent : int
+            Tensors of the model's width that a token takes from a stage to the next.
 
         Raises
         ------
@@ -89,18 +91,35 @@ class LanguageRoofline:
             flops, moved = (np.concatenate(parts) for parts in zip(item.prompt(batch), item.output(batch), strict=True))
             steps = np.maximum(flops[:, None] / peak, moved[:, None] / bandwidth)
             seconds[rows] = self.item_seconds * len(flops) + steps.sum(axis=0)
-        return ChainProblem(
-            card.items.name.tolist(),
-            machine.cluster.names,
-            seconds,
-            weight_bytes=card.weights,
-            cache_bytes=work.sequences * np.minimum(work.tokens, card.items.window) * card.items.cache_numbers * work.cache_bytes,
-            workspace_bytes=_workspace(card, work, batch),
-            memory_bytes=machine.usable_bytes,
-            hops=_hops(card, machine, work, batch),
+        return held(card, machine, work, in_progress=in_progress).replace(
+            seconds=seconds,
+            hops=_hops(card, machine, work, batch, tensors_sent),
             closing=_messages(machine, work.output, batch * TOKEN_BYTES * work.output),
-            shared_bytes=card.weight_bytes[-1, _TABLE] if card.tied else 0.0,
         )
+
+
+@checked(in_progress=COUNT)
+def held(card: ModelCard, machine: Machine, work: Workload, *, in_progress: int = 1) -> ChainProblem:
+    """Return the problem of the bytes alone, which takes no time: the peaks and bandwidths of the devices are not needed.
+
+    Parameters
+    ----------
+    card : ModelCard
+    machine : hetsched.Machine
+    work : Workload
+    in_progress : int
+        Microbatches into which the sequences are divided, rounded up.
+    """
+    return ChainProblem(
+        card.items.name.tolist(),
+        machine.cluster.names,
+        np.zeros((card.n_items, len(machine.cluster.names))),
+        weight_bytes=card.weights,
+        cache_bytes=work.sequences * np.minimum(work.tokens, card.items.window) * card.items.cache_numbers * work.cache_bytes,
+        workspace_bytes=_workspace(card, work, math.ceil(work.sequences / in_progress)),
+        memory_bytes=machine.usable_bytes,
+        shared_bytes=card.weight_bytes[-1, _TABLE] if card.tied else 0.0,
+    )
 
 
 class _Item:
@@ -171,10 +190,10 @@ def _workspace(card: ModelCard, work: Workload, batch: int) -> FloatArray:
     return numbers
 
 
-def _hops(card: ModelCard, machine: Machine, work: Workload, batch: int) -> FloatArray:
+def _hops(card: ModelCard, machine: Machine, work: Workload, batch: int, tensors_sent: int) -> FloatArray:
     """Return the seconds between two stages for a microbatch: a message for each chunk and for each further token."""
     chunks = math.ceil(work.prompt * batch / work.chunk)
-    moved = (work.prompt + work.output) * batch * card.width * work.activation_bytes
+    moved = (work.prompt + work.output) * batch * card.width * work.activation_bytes * tensors_sent
     return _messages(machine, chunks + work.output, moved)
 
 

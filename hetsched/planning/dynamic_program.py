@@ -96,7 +96,8 @@ class Tables:
         return result
 
     def lowest(self, cap: float) -> IntArray:
-        """Return the first item of a stage by its group and end; the stage fits, and takes at most `cap` seconds."""
+        """Return the first item of a stage by its group and end; the stage is possible, fits, and takes at most `cap` seconds."""
+        cap = min(cap, np.finfo(float).max)
         low, row = np.empty((len(self.size), self.problem.n_items + 1), np.int64), np.empty(self.problem.n_items + 1, np.int64)
         for g, k in enumerate(self.first):
             kernels.lowest_starts(self.needed, self.problem.memory_bytes[k], low[g])

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from os import PathLike
 from typing import Literal, NamedTuple
 
 import numpy as np
 
+from hetsched import documents
 from hetsched.arguments import checked, number, shown
 from hetsched.arrays import Frozen
 from hetsched.chain.card import ModelCard
@@ -19,17 +23,21 @@ from hetsched.chain.workload import Workload
 from hetsched.costs.language import LanguageRoofline
 from hetsched.errors import InvalidArgument, UnsupportedFeature
 from hetsched.planning import baselines, sensitivity, tools
-from hetsched.planning.dynamic_program import least_latency, least_missing, least_period
+from hetsched.planning.question import Question, unmerged
 from hetsched.planning.sensitivity import CLOSE, Best, MemoryStep, Problems
 from hetsched.planning.tools import Command
 from hetsched.search.solution import Status
 from hetsched.verification.placement import verify_placement
 
-Regime = Literal["latency", "throughput"]
+Regime = Literal["fit", "latency", "throughput"]
+MOST_TOKENS = 2**24
+"""The longest context that is tried."""
+OFF_BY = 0.2
+"""By how much the times of a device are off where the regret is asked for."""
 
 
 class Baseline(NamedTuple):
-    """The placement of a simple rule, the bytes that it lacks, and its value, inf if it lacks any."""
+    """The placement of a simple rule, the bytes that it lacks, and its value, inf if it lacks any or is impossible by the costs."""
 
     name: str
     placement: Placement
@@ -45,25 +53,31 @@ class ModelPlan(Frozen):
     card, machine, work, costs
         What was asked.
     regime : str
-        ``"latency"``: seconds of one batch of the sequences alone. ``"throughput"``: seconds between two sequences, where the sequences
-        are divided into as many microbatches as there are stages.
+        ``"fit"``: whether the model fits; no time counts, and the value is 0. ``"latency"``: seconds of one batch of the sequences alone.
+        ``"throughput"``: seconds between two sequences, where the sequences are divided into as many microbatches as there are stages.
+    tool : str or None
+        The tool whose placements were searched, with its margins of memory and its messages; None for all placements.
     status : Status
         ``"optimal"``, or ``"infeasible"`` if no placement fits.
     placement : Placement or None
+        Of a tool that runs a tied head with the embedding, without the head.
     value : float
         Seconds, by the costs; inf without a placement.
     missing_bytes : float
-        Least sum of the bytes that are lacking, over all placements; 0 if one fits.
+        Least sum of the bytes that are lacking, over all placements; 0 if one fits, inf if the devices cannot run the items at all.
     baselines : tuple of Baseline
-        What simple rules make of the same problem, evaluated with the same costs. No value is less than that of the plan.
+        What the tool does by default, if one is asked for, and what simple rules make of the same problem, evaluated with the same costs.
+        No value is less than that of the plan.
     """
 
+    _format = "hetsched-plan"
     card: ModelCard
     machine: Machine
     work: Workload
     costs: LanguageRoofline
     regime: str
-    problems: Problems
+    tool: str | None
+    question: Question
     status: Status
     placement: Placement | None
     value: float
@@ -76,10 +90,20 @@ class ModelPlan(Frozen):
     def __repr__(self) -> str:
         return f"<ModelPlan for {self.card.name!r} on {', '.join(self.machine.cluster.names)}: {self.status}, {self.value:.4g} s>"
 
+    @checked
+    def write(self, path: str | PathLike[str]) -> None:
+        """Write the plan as a JSON document; ``hetsched.read`` reads it back, and verifies it."""
+        documents.write(self, path)
+
+    @property
+    def problems(self) -> Problems:
+        """The problems for 1, 2, ... stages; the last one is for more too."""
+        return self.question.problems
+
     @property
     def problem(self) -> ChainProblem:
         """The problem for as many requests in progress as the placement has stages."""
-        return _problem_of(self.problems, self.placement)
+        return self.question.of(self.placement)
 
     @property
     def values(self) -> ChainValues:
@@ -88,23 +112,46 @@ class ModelPlan(Frozen):
 
     @property
     def tokens_per_second(self) -> float:
-        """Tokens of output per second; 0 without a placement."""
+        """Tokens of output per second; 0 without a placement, nan where no time counts."""
+        if self.regime == "fit":
+            return math.nan
         return self.work.output * (self.work.sequences if self.regime == "latency" else 1) / self.value
+
+    @property
+    def prompt_seconds(self) -> float:
+        """Seconds of the value that the prompts take; the rest is that of the output."""
+        alone = self.question.replace(work=replace(self.work, output=0, context=self.work.tokens))
+        return alone.judged(self._placed())[1]
+
+    @property
+    def measured(self) -> str:
+        """``"modelled"``, ``"measured"`` or ``"mixed"``: whether the efficiency of no, each or some device was measured."""
+        known = [name in self.machine.efficiency for name in self.problem.devices]
+        return "measured" if all(known) else "mixed" if any(known) else "modelled"
 
     @checked
     def next_memory_step(self, device: str) -> MemoryStep | None:
         """Return the least memory of a device with which the value falls, solved again; None if none does."""
-        return sensitivity.next_memory_step(self.problems, self._device(device), SOLVE[self.regime])
+        return sensitivity.next_memory_step(self.problems, self._device(device), self.question.solve)
 
     @checked(more_bytes=number(0))
     def with_memory(self, device: str, more_bytes: float) -> Best:
         """Return the best value and placement with more memory on a device, solved again."""
         k = self._device(device)
-        return SOLVE[self.regime](sensitivity.with_memory(self.problems, k, self.problems[0].memory_bytes[k] + more_bytes))
+        return self.question.solve(sensitivity.with_memory(self.problems, k, self.problems[0].memory_bytes[k] + more_bytes))
 
     def without_hops(self) -> Best:
         """Return the best value and placement if links took no time, solved again."""
-        return SOLVE[self.regime](sensitivity.without_hops(self.problems))
+        return self.question.solve(sensitivity.without_hops(self.problems))
+
+    def second_best(self) -> Best:
+        """Return the best of the placements that lack the first stage's device, the last one's, or a hop of the plan, solved again."""
+        return sensitivity.second_best(self.problems, self._placed(), self.question.solve)
+
+    @checked(share=number(0, 1))
+    def regret(self, share: float = OFF_BY) -> float:
+        """Return by which share of the best value the plan is worse, at most, if all times of a device are off by a share, solved again."""
+        return sensitivity.regret(self.problems, self._placed(), share, self.question.solve, self.question.value)
 
     @checked
     def break_even(self, device: str) -> tuple[float, float]:
@@ -117,37 +164,51 @@ class ModelPlan(Frozen):
         """
         if self.regime != "latency":
             raise UnsupportedFeature(f"the regime is {self.regime!r}; the factors are an interval only for 'latency'")
-        return sensitivity.break_even(self.problem, self._placed(), self._device(device))
+        return sensitivity.break_even(self.problems, self._placed(), self._device(device), self.question.solve)
+
+    def most_context(self) -> int:
+        """Return the most tokens of a sequence with which any placement fits; 0 if none does."""
+        return _most(lambda tokens: self._fits(work=replace(self.work, prompt=1, output=0, context=tokens)), MOST_TOKENS)
+
+    def most_sequences(self) -> int:
+        """Return the most sequences at a time with which any placement fits; 0 if none does."""
+        return _most(lambda count: self._fits(work=replace(self.work, sequences=count)), MOST_TOKENS)
+
+    def most_bits(self) -> float:
+        """Return the most bits per parameter, all weights scaled alike, with which any placement fits, in steps of 1/16; 0 if none does."""
+        bits = 8 * self.card.total_bytes / self.card.n_parameters
+        steps = _most(lambda count: self._fits(card=self.card.scaled(count / 16 / bits)), 64 * 16)
+        return steps / 16
+
+    def _fits(self, **changes: object) -> bool:
+        return self.question.replace(**changes).fits()
 
     @checked
-    def command(self, tool: str, *, model: str | None = None) -> Command:
+    def command(self, tool: str | None = None, *, model: str | None = None) -> Command:
         """Return what states the placement to a tool, read back by the tool's own rule.
 
         Parameters
         ----------
-        tool : str
-            A name of `hetsched.planning.tools.TOOLS`. What it calls a device is in ``tool_names`` of the machine.
+        tool : str, optional
+            A name of `hetsched.planning.tools.TOOLS`. Default: the tool of the plan. What it calls a device is in ``tool_names`` of the
+            machine, or as `hetsched.Machine.names_in` says.
         model : str, optional
             What the tool calls the model, or the path of its file. Default: the name of the card.
 
         Raises
         ------
         InvalidArgument
-            The tool is unknown, or a device has no name in it.
+            The tool is unknown, or there is none.
         UnsupportedFeature
             There is no placement, or the tool cannot state it; the message says what to do.
         """
-        placement, chosen = self._placed(), tools.tool(tool)
-        nameless = [name for name in self.problem.devices if tool not in self.machine.tool_names.get(name, {})]
-        if nameless:
-            raise InvalidArgument(
-                f"device {nameless[0]!r} has no name in {tool}; make the machine with tool_names={{{nameless[0]!r}: {{{tool!r}: ...}}}}"
-            )
-        devices = [self.machine.tool_names[name][tool] for name in self.problem.devices]
-        work = self.work
-        made = chosen.emit(self.card, placement, devices, model=model, context=work.tokens, sequences=work.sequences)
+        if tool is None and self.tool is None:
+            raise InvalidArgument(f"the plan is for no tool; name one of {', '.join(tools.TOOLS)}")
+        chosen = tools.tool(tool or self.tool or "")
+        devices, work = self.question.names(chosen.name), self.work
+        made = chosen.emit(self.card, self._placed(), devices, model=model, context=work.tokens, sequences=work.sequences)
         understood = chosen.read(self.card, made, devices)
-        assert understood == placement, f"{tool} reads {made.text!r} as {understood!r}, not as {placement!r}"
+        assert understood == self.placement, f"{chosen.name} reads {made.text!r} as {understood!r}, not as {self.placement!r}"
         return made
 
     def _device(self, name: str) -> int:
@@ -163,20 +224,6 @@ class ModelPlan(Frozen):
         return self.placement
 
 
-def _latency(problems: Problems) -> Best:
-    found = least_latency(problems[0])
-    return Best(float(found.latency.min()), found.best)
-
-
-def _period(problems: Problems) -> Best:
-    found = least_period(problems)
-    return Best(found.period, found.placement)
-
-
-SOLVE = {"latency": _latency, "throughput": _period}
-"""The best placement by regime."""
-
-
 @checked
 def plan(
     card: ModelCard,
@@ -184,6 +231,7 @@ def plan(
     work: Workload,
     *,
     regime: Regime | None = None,
+    tool: str | None = None,
     costs: LanguageRoofline | None = None,
     order: Sequence[str] | None = None,
 ) -> ModelPlan:
@@ -195,7 +243,11 @@ def plan(
     machine : hetsched.Machine
     work : Workload
     regime : str, optional
-        ``"latency"`` or ``"throughput"``, see `ModelPlan`. Default: latency for one sequence, throughput for several.
+        ``"fit"``, ``"latency"`` or ``"throughput"``, see `ModelPlan`. Default: latency for one sequence, throughput for several if the
+        tool pipelines them.
+    tool : str, optional
+        A name of `hetsched.planning.tools.TOOLS`: only placements that it can state are searched, with the memory that it leaves free
+        where ``reserved_bytes`` of the machine does not say how much, and its default is a baseline. Default: all placements.
     costs : LanguageRoofline, optional
         The cost model. Default: ``LanguageRoofline()``.
     order : sequence of str, optional
@@ -204,96 +256,81 @@ def plan(
     Raises
     ------
     InvalidArgument
-        The order names a device twice, or one that the machine does not have.
+        The tool is unknown, or the order names a device twice, or one that the machine does not have.
     InvalidProblem
-        A device has no peak for the costs' dtype, or no memory bandwidth.
+        A device has no peak for the costs' dtype, or no memory bandwidth; the regime ``"fit"`` needs neither.
     UnsupportedFeature
-        The model has no decoder and output is asked for, or so many different devices take a table that is too large.
+        The model has no decoder and output is asked for, or the tool does not pipeline and the regime is throughput, or so many different
+        devices take a table that is too large.
     """
-    regime, costs = regime or ("latency" if work.sequences == 1 else "throughput"), costs or LanguageRoofline()
-    most = 1 if regime == "latency" else min(len(machine.cluster.names), card.n_items, work.sequences)
-    problems = tuple(_per_sequence(costs, card, machine, work, count, regime) for count in range(1, most + 1))
-    if order is not None:
-        problems = tuple(ordered(problem, order) for problem in problems)
-    best = SOLVE[regime](problems)
-    missing = 0.0 if best.placement is not None else least_missing(problems[0])
-    bandwidth = {device.name: device.memory_bandwidth for device in machine.cluster.devices}
-    simple = _baselines(card, bandwidth, problems, regime)
+    chosen = None if tool is None else tools.tool(tool)
+    if regime is None:
+        regime = "latency" if work.sequences == 1 or (chosen is not None and not chosen.pipelines) else "throughput"
+    question = Question(card, machine, work, regime, costs or LanguageRoofline(), chosen, None if order is None else tuple(order))
+    return answered(question, question.solve(question.problems))
+
+
+def answered(question: Question, best: Best) -> ModelPlan:
+    """Return the plan of a question with its best placement, verified."""
+    rows = _baselines(question)
     if best.placement is not None:
-        violations = verify_placement(
-            _problem_of(problems, best.placement), best.placement, **{"latency" if regime == "latency" else "period": best.value}
-        )
+        violations = verify_placement(question.of(best.placement), best.placement, **question.stated(best.value))
         assert not violations, violations
-    better = [row.name for row in simple if row.value < best.value * (1 - CLOSE)]
+    better = [row.name for row in rows if row.value < best.value * (1 - CLOSE)]
     assert not better, f"baselines are better than the plan of {best.value} s: {better}"
     made = ModelPlan.__new__(ModelPlan)
     made._set(
-        card=card,
-        machine=machine,
-        work=work,
-        costs=costs,
-        regime=regime,
-        problems=problems,
+        card=question.card,
+        machine=question.machine,
+        work=question.work,
+        costs=question.costs,
+        regime=question.regime,
+        tool=None if question.tool is None else question.tool.name,
+        question=question,
         placement=best.placement,
         value=best.value,
         status=Status.INFEASIBLE if best.placement is None else Status.OPTIMAL,
-        missing_bytes=missing,
-        baselines=simple,
+        missing_bytes=0.0 if best.placement is not None else question.missing(),
+        baselines=rows,
     )
     return made
 
 
-def _per_sequence(costs: LanguageRoofline, card: ModelCard, machine: Machine, work: Workload, count: int, regime: str) -> ChainProblem:
-    """Return the problem of `count` microbatches in progress; for the throughput with times per sequence."""
-    problem = costs.chain(card, machine, work, in_progress=count)
-    if regime == "latency":
-        return problem
-    return problem.scaled(1 / math.ceil(work.sequences / count)).replace(most_in_progress=work.sequences)
+def _most(fits: Callable[[int], bool], limit: int) -> int:
+    """Return the greatest number from 1 to a limit that fits, 0 if none does; less always fits too."""
+    low, high = 0, 1
+    while high <= limit and fits(high):
+        low, high = high, 2 * high
+    high = min(high, limit + 1)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
 
 
-def _problem_of(problems: Problems, placement: Placement | None) -> ChainProblem:
-    return problems[min(1 if placement is None else len(placement), len(problems)) - 1]
+def _baselines(question: Question) -> tuple[Baseline, ...]:
+    """Return the default of the tool, and what simple rules make of the first problem, with the devices that can run all blocks.
 
-
-@checked
-def ordered(problem: ChainProblem, order: Sequence[str]) -> ChainProblem:
-    """Return the problem whose stages use only these devices, in this order.
-
-    Raises
-    ------
-    InvalidArgument
-        A device is named twice, or the problem does not have it.
+    Rules that need a finite figure of each device are left out where one has none.
     """
-    strange = [name for k, name in enumerate(order) if name not in problem.devices or name in order[:k]]
-    if strange or not order:
-        raise InvalidArgument(f"order is {shown(list(order))}; name devices of {', '.join(problem.devices)}, each at most once")
-    own = [problem.devices.index(name) for name in order]
-    hops = problem.hops[np.ix_(own, own)].copy()
-    hops[np.tri(len(own), k=-1, dtype=bool)] = np.inf
-    return problem.replace(
-        devices=order,
-        seconds=problem.seconds[:, own],
-        memory_bytes=problem.memory_bytes[own],
-        stage_seconds=problem.stage_seconds[own],
-        hops=hops,
-        closing=problem.closing[np.ix_(own, own)],
-    )
-
-
-def _baselines(card: ModelCard, bandwidth: Mapping[str, float | None], problems: Problems, regime: str) -> tuple[Baseline, ...]:
-    """Return what the baselines make of a problem; those that need a finite figure of each device are left out where one has none."""
-    first = problems[0]
-    widths = np.array([bandwidth[name] or math.inf for name in first.devices])
-    made = {"even": baselines.even(card, first), "fill-first": baselines.fill_first(first)}
-    if np.isfinite(first.memory_bytes).all() and first.memory_bytes.any():
-        made["by memory"] = baselines.by_memory(card, first)
-    if np.isfinite(widths).all():
-        made["by bandwidth"] = baselines.by_bandwidth(card, first, widths)
-    return tuple(Baseline(name, placement, *_judged(problems, placement, regime)) for name, placement in made.items())
-
-
-def _judged(problems: Problems, placement: Placement, regime: str) -> tuple[float, float]:
-    """Return the bytes that a placement lacks, and its value, inf if it lacks any."""
-    found = evaluate(_problem_of(problems, placement), placement)
-    value = found.latency if regime == "latency" else found.period
-    return float(found.missing_bytes.sum()), value if found.fits else math.inf
+    card, problem, tool = question.card, question.problems[0], question.tool
+    made: dict[str, Placement] = {}
+    host = None
+    if tool is not None:
+        names = question.names(tool.name)
+        host = tool.host(names)
+        memory = {device.name: device.memory_bytes for device in question.machine.cluster.devices}
+        with contextlib.suppress(UnsupportedFeature):  # it has none for this model, or needs a finite memory
+            made[f"{tool.name} default"] = tool.default(card, problem, names, free_bytes=[memory[name] for name in problem.devices])
+    able = [k for k in range(problem.n_devices) if k != host and np.isfinite(problem.seconds[1 : card.n_blocks + 1, k]).all()]
+    if able:
+        bandwidth = {device.name: device.memory_bandwidth for device in question.machine.cluster.devices}
+        widths = np.array([bandwidth[name] or math.inf for name in problem.devices])
+        made["even"] = baselines.even(card, problem, devices=able, host=host)
+        starts = question.starts
+        made["fill-first"] = unmerged(baselines.fill_first(problem.merged(starts), devices=able, host=host), starts, problem.n_items)
+        if np.isfinite(problem.memory_bytes[able]).all() and problem.memory_bytes[able].any():
+            made["by memory"] = baselines.by_memory(card, problem, devices=able, host=host)
+        if np.isfinite(widths[able]).all():
+            made["by bandwidth"] = baselines.by_bandwidth(card, problem, widths, devices=able, host=host)
+    return tuple(Baseline(name, placement, *question.judged(placement)) for name, placement in made.items())

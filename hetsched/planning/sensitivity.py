@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from hetsched.chain.evaluation import evaluate
 from hetsched.chain.placement import Placement
 from hetsched.chain.problem import ChainProblem
-from hetsched.planning.dynamic_program import Tables, least_latency
+from hetsched.planning.dynamic_program import Tables
 
 CLOSE = 1e-9
 """Relative difference of values that are equal."""
@@ -76,7 +77,7 @@ def with_factor(problem: ChainProblem, device: int, factor: float) -> ChainProbl
     return problem.replace(seconds=seconds, stage_seconds=stage_seconds)
 
 
-def break_even(problem: ChainProblem, placement: Placement, device: int, *, most: float = 16.0) -> tuple[float, float]:
+def break_even(problems: Problems, placement: Placement, device: int, solve: Solve, *, most: float = 16.0) -> tuple[float, float]:
     """Return the factors of a device's times, from 1 / `most` to `most`, between which a placement of least latency stays one.
 
     The latency of a placement is affine in the factor, and the least latency, a minimum of such functions, is concave; so the factors
@@ -84,8 +85,8 @@ def break_even(problem: ChainProblem, placement: Placement, device: int, *, most
     """
 
     def stays(factor: float) -> bool:
-        changed = with_factor(problem, device, factor)
-        return bool(evaluate(changed, placement).latency <= least_latency(changed).latency.min() * (1 + CLOSE))
+        changed = with_factor(problems[0], device, factor)
+        return bool(evaluate(changed, placement).latency <= solve((changed,)).value * (1 + CLOSE))
 
     return _last(stays, 1 / most), _last(stays, most)
 
@@ -102,6 +103,44 @@ def _last(stays: Callable[[float], bool], limit: float) -> float:
         else:
             outside = middle
     return math.exp(inside)
+
+
+def regret(
+    problems: Problems, placement: Placement, share: float, solve: Solve, value: Callable[[ChainProblem, Placement], float]
+) -> float:
+    """Return the largest of the shares by which the `value` of a placement is above the best, where a device's times are off by a share.
+
+    Of devices that may change places one with a stage is changed, if any has one.
+    """
+    at, used = min(len(placement), len(problems)) - 1, {stage.device for stage in placement.stages}
+    groups = problems[0].groups.tolist()
+    of_group = {groups[k]: k for k in sorted(range(len(groups)), key=lambda k: k in used)}
+    worst = 0.0
+    for device in of_group.values():
+        for factor in (1 - share, 1 + share):
+            changed = tuple(with_factor(problem, device, factor) for problem in problems)
+            best = solve(changed).value
+            worst = max(worst, value(changed[at], placement) / best - 1 if best > 0 else 0.0)
+    return worst
+
+
+def second_best(problems: Problems, placement: Placement, solve: Solve) -> Best:
+    """Return the best placement that lacks the first stage's device, the last one's, or a hop of a placement.
+
+    Devices that may change places count as one, so that the placement with two of them exchanged is not meant.
+    """
+    groups, stages = problems[0].groups, placement.stages
+    alike = [np.flatnonzero(groups == groups[stage.device]) for stage in stages]
+    forbidden = [[_replaced(problem, "seconds", (place, own)) for problem in problems] for place, own in ((0, alike[0]), (-1, alike[-1]))]
+    forbidden += [[_replaced(problem, "hops", np.ix_(a, b)) for problem in problems] for a, b in itertools.pairwise(alike)]
+    return min((solve(tuple(changed)) for changed in forbidden), key=lambda best: best.value)
+
+
+def _replaced(problem: ChainProblem, name: str, places: tuple[Any, ...]) -> ChainProblem:
+    """Return the problem in which some times are inf."""
+    times = getattr(problem, name).copy()
+    times[places] = np.inf
+    return problem.replace(**{name: times})
 
 
 def without_hops(problems: Problems) -> Problems:

@@ -51,7 +51,7 @@ def test_a_placement_stays_the_best_within_the_factors_and_not_beyond(problem, d
     found = least_latency(problem)
     assume(found.best is not None)
     device = data.draw(st.integers(0, problem.n_devices - 1))
-    least, most = break_even(problem, found.best, device)
+    least, most = break_even((problem,), found.best, device, latency)
     assert 1 / 16 <= least <= 1 <= most <= 16
 
     def loss(factor):
@@ -70,9 +70,9 @@ def test_the_factor_of_a_chain_by_hand():
     """Two items of 1 s each on either device; b has 1 s more each. From a factor of 1/2 on, b takes as long as a."""
     problem = ChainProblem(["p", "q"], ["a", "b"], [[1.0, 2.0], [1.0, 2.0]])
     found = least_latency(problem).best
-    least, most = break_even(problem, found, 1)
+    least, most = break_even((problem,), found, 1, latency)
     assert (least, most) == (pytest.approx(0.5), 16.0)
-    assert break_even(problem, found, 0) == (1 / 16, pytest.approx(2.0))
+    assert break_even((problem,), found, 0, latency) == (1 / 16, pytest.approx(2.0))
 
 
 @examples(40)

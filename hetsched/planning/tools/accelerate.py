@@ -16,7 +16,8 @@ from hetsched.chain.card import PARTS, ModelCard
 from hetsched.chain.placement import Placement
 from hetsched.chain.problem import ChainProblem
 from hetsched.errors import InvalidArgument, UnsupportedFeature
-from hetsched.planning.tools.protocol import PCI_ORDER, Command, Request, Tool, device_number, from_devices, keywords, literal
+from hetsched.planning.tools.protocol import Command, Request, Tool, from_devices, impossible_on, keywords, literal
+from hetsched.planning.tools.shell import PCI_ORDER, device_number
 
 OFFLOADED = ("cpu", "disk")
 BALANCED_SHARE = 0.9
@@ -192,6 +193,13 @@ def _default(balanced: bool, card: ModelCard, problem: ChainProblem, devices: tu
     return from_devices([order[place[i]] for i in range(problem.n_items)])
 
 
+def _restrict(_card: ModelCard, problem: ChainProblem, devices: tuple[str | int, ...]) -> ChainProblem:
+    """Return the problem without what is offloaded beside a GPU: its weights are copied at each forward, which no problem has."""
+    gpus = [k for k, name in enumerate(devices) if name not in OFFLOADED]
+    unused = [k for k in range(len(devices)) if k not in gpus] if gpus else [k for k, name in enumerate(devices) if name == "disk"]
+    return impossible_on(problem, unused)
+
+
 ACCELERATE = Tool(
     "accelerate",
     "accelerate 1.15.0, utils/modeling.py",
@@ -201,6 +209,7 @@ ACCELERATE = Tool(
     _read,
     partial(_default, False),
     _tied,
+    restrict=_restrict,
 )
 TRANSFORMERS = Tool(
     "transformers",
@@ -211,4 +220,5 @@ TRANSFORMERS = Tool(
     _read,
     partial(_default, True),
     _tied,
+    restrict=_restrict,
 )

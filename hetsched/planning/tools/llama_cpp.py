@@ -12,19 +12,8 @@ from hetsched.chain.card import ModelCard
 from hetsched.chain.placement import Placement
 from hetsched.chain.problem import ChainProblem
 from hetsched.errors import InvalidArgument, UnsupportedFeature
-from hetsched.planning.tools.protocol import (
-    PCI_ORDER,
-    Command,
-    Request,
-    Tool,
-    block_counts,
-    described,
-    device_number,
-    from_devices,
-    is_count,
-    options,
-    shell_words,
-)
+from hetsched.planning.tools.protocol import Command, Request, Tool, block_counts, described, from_devices, impossible_on
+from hetsched.planning.tools.shell import PCI_ORDER, ShellLine, device_number, is_count, options, shell_words
 
 OPTIONS = {
     **dict.fromkeys(("-ngl", "--gpu-layers", "--n-gpu-layers"), "layers"),
@@ -91,7 +80,7 @@ def _write(request: Request) -> Command:
     words += ["-dev", ",".join(names) or "none"]
     if len(names) == 1:
         words += ["-sm", "none", "-mg", "0"]
-    return Command.of_shell("llama.cpp", PCI_ORDER, [*words, "--fit", "off"])
+    return Command.of_shell("llama.cpp", ShellLine(PCI_ORDER, [*words, "--fit", "off"]))
 
 
 def _read(card: ModelCard, text: str, devices: tuple[str | int, ...]) -> Placement:
@@ -160,4 +149,39 @@ def _default(card: ModelCard, problem: ChainProblem, devices: tuple[str | int, .
     return from_devices([placed[0] if cpu is None else cpu, *placed])
 
 
-LLAMA_CPP = Tool("llama.cpp", "src/llama-model.cpp, load_tensors, November 2026", RULE, _refusal, _write, _read, _default)
+MARGIN = 2.0**30
+"""Bytes of a GPU that llama.cpp's --fit-target leaves free."""
+
+
+def _budget(name: str | int, memory_bytes: float) -> float:
+    return memory_bytes if _is_cpu(name) else max(memory_bytes - MARGIN, 0.0)
+
+
+def _restrict(_card: ModelCard, problem: ChainProblem, devices: tuple[str | int, ...]) -> ChainProblem:
+    """Return the problem with the embedding on the CPU; without a CPU among the devices it takes no memory of theirs."""
+    if _cpu(devices) is not None:
+        return impossible_on(problem, [k for k in range(len(devices)) if k != _cpu(devices)], slice(0, 1))
+    weights = problem.weight_bytes.copy()
+    weights[0] = 0
+    return problem.replace(weight_bytes=weights, shared_bytes=0)
+
+
+def _begins(card: ModelCard, devices: tuple[str | int, ...]) -> Sequence[int]:
+    """Return the items with which a stage may begin: without a CPU the first stage has a block beside the embedding."""
+    return [0, *range(2 if _cpu(devices) is None else 1, card.n_items)]
+
+
+LLAMA_CPP = Tool(
+    "llama.cpp",
+    "src/llama-model.cpp, load_tensors, November 2026",
+    RULE,
+    _refusal,
+    _write,
+    _read,
+    _default,
+    activation_bytes=4.0,
+    budget=_budget,
+    restrict=_restrict,
+    begins=_begins,
+    host=_cpu,
+)

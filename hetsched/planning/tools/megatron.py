@@ -12,21 +12,8 @@ from hetsched.chain.card import ModelCard
 from hetsched.chain.placement import Placement
 from hetsched.chain.problem import ChainProblem
 from hetsched.errors import InvalidArgument, UnsupportedFeature
-from hetsched.planning.tools.protocol import (
-    Command,
-    Request,
-    Tool,
-    block_counts,
-    from_counts,
-    from_devices,
-    gpu_environment,
-    is_count,
-    numbered,
-    on_gpus,
-    options,
-    shell_words,
-    visible_gpus,
-)
+from hetsched.planning.tools.protocol import Command, Request, Tool, block_counts, from_counts, from_devices, gpus_only, numbered, on_gpus
+from hetsched.planning.tools.shell import check_nodes, is_count, options, read_lines, shell_lines, visible_gpus
 from hetsched.problem.graph import plural
 
 SCRIPT = "pretrain_gpt.py"
@@ -49,16 +36,23 @@ def _refusal(card: ModelCard, placement: Placement, devices: tuple[str | int, ..
 def _write(request: Request) -> Command:
     blocks = [f"t*{count}" if count > 1 else "t" * count for count in block_counts(request.card, request.placement)]
     layout = f"E{'|'.join(blocks)}L"
-    words = ["torchrun", "--nproc-per-node", str(len(blocks)), request.model or SCRIPT]
-    words += ["--pipeline-model-parallel-size", str(len(blocks)), "--pipeline-model-parallel-layout", layout]
-    words += ["--seq-length", str(request.context)] if request.context is not None else []
-    return Command.of_shell("megatron", gpu_environment(request.placement, request.devices), words)
+    options = ["--pipeline-model-parallel-size", str(len(blocks)), "--pipeline-model-parallel-layout", layout]
+    options += ["--seq-length", str(request.context)] if request.context is not None else []
+
+    def words(head: str, nodes: int, rank: int, ranks: int) -> list[str]:
+        place = ["--nnodes", str(nodes), "--node-rank", str(rank), "--master-addr", head] if nodes > 1 else []
+        return ["torchrun", "--nproc-per-node", str(ranks), *place, request.model or SCRIPT, *options]
+
+    return Command.of_shell("megatron", *shell_lines(request.placement, request.devices, {}, words))
 
 
 def _read(card: ModelCard, text: str, devices: tuple[str | int, ...]) -> Placement:
-    environment, words = shell_words(text)
+    lines = read_lines(text)
+    check_nodes(lines)
     names = {"--pipeline-model-parallel-size": "ranks", "--pipeline-model-parallel-layout": "layout"}
-    given = options(words, names)
+    given = options(lines[0].words, names)
+    if any(options(line.words, names) != given for line in lines):
+        raise InvalidArgument("the lines of the nodes differ in the options of the pipeline; they must have the same")
     ranks = given.get("ranks", "1")
     stages = layout_stages(given.get("layout", ""))
     if not is_count(ranks) or int(ranks) < 1 or len(stages) % int(ranks):
@@ -71,7 +65,7 @@ def _read(card: ModelCard, text: str, devices: tuple[str | int, ...]) -> Placeme
         raise InvalidArgument(
             f"the layout has the layers {shown(layers)}; they must be E, {card.n_blocks} times t for the blocks of {card.name!r}, and L"
         )
-    gpus = visible_gpus(environment, devices)
+    gpus = visible_gpus(lines, devices)
     if len(gpus) < int(ranks):
         raise InvalidArgument(f"CUDA_VISIBLE_DEVICES has {plural(len(gpus), 'GPU')}; give one for each of {ranks} ranks")
     return from_devices([gpus[k % int(ranks)] for k, stage in enumerate(stages) for _ in stage])
@@ -149,4 +143,14 @@ def _default(card: ModelCard, problem: ChainProblem, devices: tuple[str | int, .
     return from_counts(problem.n_items, card.n_blocks, [share] * len(gpus), gpus)
 
 
-MEGATRON = Tool("megatron", "megatron-core 0.16.1, pipeline_parallel_layer_layout.py", RULE, _refusal, _write, _read, _default)
+MEGATRON = Tool(
+    "megatron",
+    "megatron-core 0.16.1, pipeline_parallel_layer_layout.py",
+    RULE,
+    _refusal,
+    _write,
+    _read,
+    _default,
+    pipelines=True,
+    restrict=gpus_only,
+)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ast
 import itertools
-import re
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
@@ -19,12 +17,11 @@ from hetsched.chain.card import ModelCard
 from hetsched.chain.placement import ChainStage, Placement, check_stages
 from hetsched.chain.problem import ChainProblem
 from hetsched.errors import InvalidArgument, UnsupportedFeature
+from hetsched.planning.tools.shell import ShellLine, gpu, gpus_of_nodes, is_count
 from hetsched.problem.graph import plural
 
 Devices: TypeAlias = Sequence[str | int]
-"""A tool's name of each device, by the device's number: ``"CUDA0"``, ``0``, ``"cpu"``."""
-PCI_ORDER = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-"""CUDA numbers devices by speed by default; this is the order of nvidia-smi."""
+"""A tool's name of each device, by the device's number: ``"CUDA0"``, ``0``, ``"cpu"``; GPU 0 of one of several nodes ``"node:0"``."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +33,12 @@ class Command:
     tool : str
         Name of the tool.
     text : str
-        A line of a shell, or keyword arguments of a Python function; `Tool.read` reads it alone.
+        A line of a shell, or one for each of several nodes behind ``# on NODE``; or keyword arguments of a Python function. `Tool.read`
+        reads it alone.
     arguments : tuple of str
-        The words of the line behind the variables of the environment; empty for Python.
+        The words of the first line behind the variables of the environment; empty for Python.
     environment : mapping
-        Variables of the environment. Python sets them before it imports torch.
+        Variables of the environment of the first line. Python sets them before it imports torch.
     device_map : mapping
         Device of each module; empty unless the tool takes one.
     cuts : tuple of (int, int)
@@ -58,10 +56,10 @@ class Command:
     split_spec: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of_shell(cls, tool: str, environment: Mapping[str, str], arguments: Sequence[str]) -> Command:
-        """Return a command that is a line of a shell."""
-        words = [f"{name}={shlex.quote(value)}" for name, value in environment.items()]
-        return cls(tool, " ".join([*words, shlex.join(arguments)]), tuple(arguments), environment)
+    def of_shell(cls, tool: str, *lines: ShellLine) -> Command:
+        """Return a command that is a line of a shell, or one for each node."""
+        text = "\n".join(f"# on {line.node}\n{line.text}" if line.node else line.text for line in lines)
+        return cls(tool, text, tuple(lines[0].words), lines[0].environment)
 
 
 class Request(NamedTuple):
@@ -84,6 +82,22 @@ def _never(_card: ModelCard) -> bool:
     return False
 
 
+def _all_of_it(_name: str | int, memory_bytes: float) -> float:
+    return memory_bytes
+
+
+def _as_it_is(_card: ModelCard, problem: ChainProblem, _devices: tuple[str | int, ...]) -> ChainProblem:
+    return problem
+
+
+def _everywhere(card: ModelCard, _devices: tuple[str | int, ...]) -> Sequence[int]:
+    return range(card.n_items)
+
+
+def _nowhere(_devices: tuple[str | int, ...]) -> int | None:
+    return None
+
+
 @dataclass(frozen=True)
 class Tool:
     """A tool that runs a model on several devices: functions to state a placement to it, to read one, and its default.
@@ -98,6 +112,20 @@ class Tool:
         What `refusal`, `emit`, `read` and `default` call with checked arguments.
     closes : callable
         Whether the tool runs the head of a card on the device of the embedding. Placements then leave out the head.
+    pipelines : bool
+        Whether stages work on different requests at a time.
+    activation_bytes : float or None
+        Bytes of a number in activations; None for those of the workload.
+    tensors_sent : int
+        Tensors of the model's width that a token takes from a stage to the next.
+    budget : callable
+        Bytes that the tool uses of the memory of a device, by the tool's name of the device.
+    restrict : callable
+        What `restricted` calls with checked arguments.
+    begins : callable
+        Items with which a stage may begin, by card and the tool's names of the devices.
+    host : callable
+        The number of the device that always has the embedding, or None, by the tool's names of the devices.
     """
 
     name: str
@@ -108,11 +136,49 @@ class Tool:
     parse: Callable[[ModelCard, str, tuple[str | int, ...]], Placement]
     place: Callable[[ModelCard, ChainProblem, tuple[str | int, ...], FloatArray], Placement]
     closes: Callable[[ModelCard], bool] = _never
+    pipelines: bool = False
+    activation_bytes: float | None = None
+    tensors_sent: int = 1
+    budget: Callable[[str | int, float], float] = _all_of_it
+    restrict: Callable[[ModelCard, ChainProblem, tuple[str | int, ...]], ChainProblem] = _as_it_is
+    begins: Callable[[ModelCard, tuple[str | int, ...]], Sequence[int]] = _everywhere
+    host: Callable[[tuple[str | int, ...]], int | None] = _nowhere
 
     @checked
     def n_items(self, card: ModelCard) -> int:
         """Return the number of items that a placement covers: those of the card, without the head if it runs with the embedding."""
         return card.n_items - self.closes(card)
+
+    @checked
+    def restricted(self, card: ModelCard, problem: ChainProblem, devices: Devices) -> ChainProblem:
+        """Return the problem whose placements are those that the tool can state, with stages that begin at `begins`.
+
+        Parameters
+        ----------
+        card : ModelCard
+        problem : ChainProblem
+            All items of the card, on the devices.
+        devices : sequence of str or int
+            The tool's name of each device, by its number.
+
+        Returns
+        -------
+        ChainProblem
+            What the tool cannot state is impossible in it. If the tool closes the chain it is without the head, whose times and bytes are
+            those of the embedding.
+
+        Raises
+        ------
+        InvalidArgument
+            Card, problem and devices do not belong together.
+        """
+        names = _names(devices)
+        if problem.n_items != card.n_items or problem.n_devices != len(names):
+            raise InvalidArgument(
+                f"problem has {plural(problem.n_items, 'item')} on {plural(problem.n_devices, 'device')}; give one of the {card.n_items} "
+                f"items of {card.name!r} on {plural(len(names), 'device')}"
+            )
+        return self.restrict(card, _closed(problem) if self.closes(card) else problem, names)
 
     @checked
     def refusal(self, card: ModelCard, placement: Placement, devices: Devices) -> str:
@@ -231,7 +297,36 @@ def _names(devices: Devices) -> tuple[str | int, ...]:
     return names
 
 
+def _closed(problem: ChainProblem) -> ChainProblem:
+    """Return the problem in which the device of the first item runs the last one too, which has its table."""
+    weights, workspace, seconds = (np.array(column[:-1]) for column in (problem.weight_bytes, problem.workspace_bytes, problem.seconds))
+    weights[0] += problem.weight_bytes[-1] - problem.shared_bytes
+    workspace[0] = max(workspace[0], problem.workspace_bytes[-1])
+    seconds[0] += problem.seconds[-1]
+    return problem.replace(
+        items=problem.items[:-1],
+        seconds=seconds,
+        weight_bytes=weights,
+        cache_bytes=problem.cache_bytes[:-1],
+        workspace_bytes=workspace,
+        closing=problem.hops,
+        shared_bytes=0,
+    )
+
+
 # What several tools use.
+
+
+def impossible_on(problem: ChainProblem, devices: Sequence[int], items: slice = slice(None)) -> ChainProblem:
+    """Return the problem in which items are impossible on some devices."""
+    seconds = problem.seconds.copy()
+    seconds[items, list(devices)] = np.inf
+    return problem.replace(seconds=seconds)
+
+
+def gpus_only(_card: ModelCard, problem: ChainProblem, devices: tuple[str | int, ...]) -> ChainProblem:
+    """Return the problem of a tool that runs on GPUs, which have numbers."""
+    return impossible_on(problem, [k for k, name in enumerate(devices) if gpu(name) is None])
 
 
 def block_counts(card: ModelCard, placement: Placement) -> list[int]:
@@ -249,67 +344,29 @@ def on_gpus(tool: str, card: ModelCard, placement: Placement, devices: Sequence[
     """Return why a tool that runs on GPUs, by number, cannot state a placement; empty if it can."""
     for stage in placement.stages:
         name = devices[stage.device]
-        if not isinstance(name, int):
+        if gpu(name) is None:
             return (
                 f"{described(card, stage)} are on {name!r}; {tool} cannot leave layers on a device that is no GPU: "
                 "place them on devices with the number of a GPU, or leave this device out"
             )
+    nodes = gpus_of_nodes(placement, devices)
+    names = [node for node, _ in nodes]
+    if len(set(names)) < len(names) or len({len(numbers) for _, numbers in nodes}) > 1:
+        counts = ", ".join(f"{len(numbers)} on {node!r}" for node, numbers in nodes)
+        return (
+            f"the stages are {counts}; {tool} has the ranks of a node one after the other, and as many on each: give an order of devices "
+            "that keeps to that"
+        )
     return ""
 
 
-def gpu_environment(placement: Placement, devices: Sequence[str | int]) -> dict[str, str]:
-    """Return the variables that give the GPUs of the stages to the ranks, in order."""
-    return {**PCI_ORDER, "CUDA_VISIBLE_DEVICES": ",".join(str(devices[stage.device]) for stage in placement.stages)}
-
-
-def visible_gpus(environment: Mapping[str, str], devices: Sequence[str | int]) -> list[int]:
-    """Return the device of each rank, by number, from the variables."""
-    if "CUDA_VISIBLE_DEVICES" not in environment:
-        raise InvalidArgument("CUDA_VISIBLE_DEVICES is not set; it has to list the GPUs in the order of the stages")
-    return [device_number(name, devices) for name in environment["CUDA_VISIBLE_DEVICES"].split(",")]
-
-
-def device_number(name: str | int, devices: Sequence[str | int]) -> int:
-    """Return the number of the device with a tool's name."""
-    known = [str(device) for device in devices]
-    if str(name) not in known:
-        raise InvalidArgument(f"{shown(name)} is no device; choose from {', '.join(known)}")
-    return known.index(str(name))
-
-
 def numbered(devices: Sequence[str | int]) -> list[int]:
-    """Return the devices that are GPUs with a number, in the order of these numbers."""
-    gpus = [k for k, name in enumerate(devices) if isinstance(name, int)]
+    """Return the devices that are GPUs, in the order of their nodes and numbers."""
+    gpus = {k: place for k, name in enumerate(devices) if (place := gpu(name)) is not None}
     if not gpus:
         raise UnsupportedFeature(f"devices is {shown(list(devices))}, of which none is the number of a GPU; give at least one")
-    return sorted(gpus, key=lambda k: int(devices[k]))
-
-
-def shell_words(text: str) -> tuple[dict[str, str], list[str]]:
-    """Return the variables before a line of a shell, and its words."""
-    try:
-        words = shlex.split(text)
-    except ValueError as error:
-        raise InvalidArgument(f"{shown(text)} is no line of a shell: {error}; close its quotes") from None
-    variables = list(itertools.takewhile(re.compile(r"[A-Za-z_]\w*=").match, words))
-    return dict(word.split("=", 1) for word in variables), words[len(variables) :]
-
-
-def options(words: Sequence[str], names: Mapping[str, str]) -> dict[str, str]:
-    """Return the values of the options of a line, by the names that these have in `names`; the last counts."""
-    given = {}
-    for i, word in enumerate(words):
-        option, equals, value = word.partition("=")
-        if option in names:
-            if not equals and i + 1 == len(words):
-                raise InvalidArgument(f"option {option} has no value; give one")
-            given[names[option]] = value if equals else words[i + 1]
-    return given
-
-
-def is_count(text: str) -> bool:
-    """Return whether a text is a whole number from 0, of digits that C, Python and the shell all know."""
-    return text.isascii() and text.isdigit() and len(text) < 10
+    nodes = [node for node, _ in gpus.values()]
+    return sorted(gpus, key=lambda k: (nodes.index(gpus[k][0]), gpus[k][1]))
 
 
 def whole_numbers(text: str, what: str) -> list[int]:

@@ -14,7 +14,8 @@ from hetsched.chain.placement import Placement
 from hetsched.chain.problem import ChainProblem
 from hetsched.errors import InvalidArgument
 from hetsched.frontends.configs import FAMILIES
-from hetsched.planning.tools.protocol import PCI_ORDER, Command, Request, Tool, described, device_number, from_counts, keywords, literal
+from hetsched.planning.tools.protocol import Command, Request, Tool, described, from_counts, keywords, literal
+from hetsched.planning.tools.shell import PCI_ORDER, device_number
 from hetsched.problem.graph import plural
 
 BY_HAND = (
@@ -133,7 +134,14 @@ def _even(card: ModelCard, problem: ChainProblem, devices: tuple[str | int, ...]
     return from_counts(problem.n_items, card.n_blocks, [b - a for a, b in itertools.pairwise([0, *ends])], range(m))
 
 
-TORCH = Tool("torch", "torch 2.13, distributed/pipelining/stage.py", BY_HAND, _any, _write_by_hand, _read_by_hand, _even)
+TORCH = Tool("torch", "torch 2.13, distributed/pipelining/stage.py", BY_HAND, _any, _write_by_hand, _read_by_hand, _even, pipelines=True)
 TORCH_PIPELINE = Tool(
-    "torch-pipeline", "torch 2.13, distributed/pipelining/_IR.py", BY_TORCH, _not_traced, _write_by_torch, _read_by_torch, _even
+    "torch-pipeline",
+    "torch 2.13, distributed/pipelining/_IR.py",
+    BY_TORCH,
+    _not_traced,
+    _write_by_torch,
+    _read_by_torch,
+    _even,
+    pipelines=True,
 )

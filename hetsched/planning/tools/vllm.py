@@ -18,21 +18,20 @@ from hetsched.planning.tools.protocol import (
     block_counts,
     described,
     from_counts,
-    gpu_environment,
+    gpus_only,
     numbered,
     on_gpus,
-    options,
-    shell_words,
-    visible_gpus,
     whole_numbers,
 )
+from hetsched.planning.tools.shell import check_nodes, options, read_lines, shell_lines, visible_gpus
 from hetsched.problem.graph import plural
 
 RULE = (
     "{variable} has the number of blocks of each pipeline rank, in order; there are as many numbers as ranks, and they add up to the "
     "blocks of the model. The first rank has the embedding too, the last the head; a head that is tied to the embedding is held twice. "
-    "Rank k is the GPU in place k of CUDA_VISIBLE_DEVICES, on one node. On several nodes Ray orders the ranks: the node of the driver "
-    "first, then nodes with fewer workers, then by address. Without the variable each rank has blocks // ranks, and {remainder}."
+    "Rank k is the GPU in place k of CUDA_VISIBLE_DEVICES, of the nodes by their --node-rank, each with as many. Ray orders the ranks of "
+    "several nodes itself: the node of the driver first, then nodes with fewer workers, then by address. Without the variable each "
+    "rank has blocks // ranks, and {remainder}."
 )
 
 
@@ -47,35 +46,45 @@ def _refusal(tool: str, card: ModelCard, placement: Placement, devices: tuple[st
     return on_gpus(tool, card, placement, devices)
 
 
-def _vllm(request: Request) -> list[str]:
+PORT = 20000
+"""The port at which SGLang's first node waits for the others."""
+
+
+def _vllm(request: Request, head: str, nodes: int, rank: int, _ranks: int) -> list[str]:
     words = ["vllm", "serve", request.model_name, "--pipeline-parallel-size", str(len(request.placement))]
     words += ["--max-model-len", str(request.context)] if request.context is not None else []
-    return words + (["--max-num-seqs", str(request.sequences)] if request.sequences is not None else [])
+    words += ["--max-num-seqs", str(request.sequences)] if request.sequences is not None else []
+    words += ["--nnodes", str(nodes), "--node-rank", str(rank), "--master-addr", head] if nodes > 1 else []
+    return words + (["--headless"] if rank else [])
 
 
-def _sglang(request: Request) -> list[str]:
+def _sglang(request: Request, head: str, nodes: int, rank: int, _ranks: int) -> list[str]:
     words = ["python", "-m", "sglang.launch_server", "--model-path", request.model_name, "--pp-size", str(len(request.placement))]
     words += ["--context-length", str(request.context)] if request.context is not None else []
-    return words + (["--max-running-requests", str(request.sequences)] if request.sequences is not None else [])
+    words += ["--max-running-requests", str(request.sequences)] if request.sequences is not None else []
+    return words + (["--nnodes", str(nodes), "--node-rank", str(rank), "--dist-init-addr", f"{head}:{PORT}"] if nodes > 1 else [])
 
 
-def _write(tool: str, variable: str, words: Callable[[Request], list[str]], request: Request) -> Command:
+def _write(tool: str, variable: str, words: Callable[[Request, str, int, int, int], list[str]], request: Request) -> Command:
     counts = ",".join(map(str, block_counts(request.card, request.placement)))
-    environment = {**gpu_environment(request.placement, request.devices), variable: counts}
-    return Command.of_shell(tool, environment, words(request))
+    return Command.of_shell(tool, *shell_lines(request.placement, request.devices, {variable: counts}, partial(words, request)))
 
 
 def _read(variable: str, names: Sequence[str], card: ModelCard, text: str, devices: tuple[str | int, ...]) -> Placement:
-    environment, words = shell_words(text)
-    ranks = options(words, dict.fromkeys(names, "ranks")).get("ranks", "1")
-    counts = whole_numbers(environment.get(variable, ""), variable)
+    lines = read_lines(text)
+    check_nodes(lines)
+    said = {(options(line.words, dict.fromkeys(names, "ranks")).get("ranks", "1"), line.environment.get(variable, "")) for line in lines}
+    if len(said) > 1:
+        raise InvalidArgument(f"the lines of the nodes differ in {names[0]} or {variable}; they must have the same")
+    ranks, partition = said.pop()
+    counts = whole_numbers(partition, variable)
     if str(len(counts)) != ranks:
         raise InvalidArgument(
             f"{variable} has {plural(len(counts), 'number')} and {names[0]} is {shown(ranks)}; give a number for each rank"
         )
     if sum(counts) != card.n_blocks:
         raise InvalidArgument(f"{variable} adds up to {sum(counts)}; it must be the number of blocks, {card.n_blocks}")
-    gpus = visible_gpus(environment, devices)
+    gpus = visible_gpus(lines, devices)
     if len(gpus) < len(counts):
         raise InvalidArgument(f"CUDA_VISIBLE_DEVICES has {plural(len(gpus), 'GPU')}; give one for each of {len(counts)} ranks")
     return from_counts(card.n_items, card.n_blocks, counts, gpus[: len(counts)])
@@ -100,6 +109,19 @@ def _default(
     return from_counts(problem.n_items, card.n_blocks, counts(card.n_blocks, len(gpus)), gpus)
 
 
+def _begins(card: ModelCard, _devices: tuple[str | int, ...]) -> Sequence[int]:
+    """Return the items with which a stage may begin: the embedding goes with the first block, the head with the last."""
+    return [0, *range(2, card.n_items - 1)]
+
+
+UTILISATION = 0.9
+"""Share of the memory of a GPU that vLLM and SGLang use by default, roughly in the case of SGLang."""
+
+
+def _budget(_name: str | int, memory_bytes: float) -> float:
+    return UTILISATION * memory_bytes
+
+
 VLLM = Tool(
     "vllm",
     "vllm/distributed/utils.py, get_pp_indices, November 2026",
@@ -108,6 +130,11 @@ VLLM = Tool(
     partial(_write, "vllm", "VLLM_PP_LAYER_PARTITION", _vllm),
     partial(_read, "VLLM_PP_LAYER_PARTITION", ("--pipeline-parallel-size", "-pp")),
     partial(_default, vllm_counts),
+    pipelines=True,
+    tensors_sent=2,  # the hidden state and the residual
+    budget=_budget,
+    restrict=gpus_only,
+    begins=_begins,
 )
 SGLANG = Tool(
     "sglang",
@@ -117,4 +144,9 @@ SGLANG = Tool(
     partial(_write, "sglang", "SGLANG_PP_LAYER_PARTITION", _sglang),
     partial(_read, "SGLANG_PP_LAYER_PARTITION", ("--pp-size", "--pipeline-parallel-size")),
     partial(_default, sglang_counts),
+    pipelines=True,
+    tensors_sent=2,
+    budget=_budget,
+    restrict=gpus_only,
+    begins=_begins,
 )

@@ -1,0 +1,155 @@
+"""The JSON document of a plan."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Annotated, Literal, Self
+
+import msgspec
+
+from hetsched.chain.card_document import ModelDocument
+from hetsched.chain.machine_document import MachineDocument
+from hetsched.chain.placement import Placement
+from hetsched.chain.workload import Workload
+from hetsched.costs.language import LanguageRoofline
+from hetsched.documents import VERSION, Document, Number, Row
+from hetsched.errors import InvalidProblem
+from hetsched.planning.planner import ModelPlan, answered
+from hetsched.planning.question import Question
+from hetsched.planning.sensitivity import Best
+from hetsched.planning.tools import tool
+from hetsched.verification.placement import verify_placement
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+
+
+class WorkloadPart(Row, kw_only=True):
+    """Requests: tokens, sequences, and bytes of a number in the KV cache and of activations."""
+
+    prompt: Count
+    output: Count
+    context: Count | None = None
+    sequences: Count = 1
+    chunk: Count
+    cache_bytes: float
+    activation_bytes: float
+
+
+class CostsPart(Row, kw_only=True):
+    """The roofline; `kind` says of how many devices the efficiency was measured."""
+
+    kind: Literal["modelled", "measured", "mixed"]
+    dtype: str
+    compute: float
+    memory: float
+    item_seconds: float
+
+
+class PlanStageRow(Row, kw_only=True):
+    """A stage: items from `first` to `last` on a device, what it takes, and the bytes that it needs."""
+
+    device: str
+    first: Count
+    last: Count
+    seconds: float
+    bytes: float
+
+
+class BaselineRow(Row, kw_only=True):
+    """What a simple rule makes of the problem: device, first and last item of stages; `seconds` is null if it is no valid placement."""
+
+    name: str
+    stages: list[tuple[str, Count, Count]]
+    missing_bytes: float
+    seconds: Number
+
+
+class PlanDocument(Document[ModelPlan], kw_only=True, tag="hetsched-plan"):
+    """A model, a machine, what was asked, and the best placement; `seconds`, its value, and `missing_bytes` are null for infinity.
+
+    Reading verifies the stages and their value. The seconds and bytes of stages, and the baselines, are for other readers: they are
+    computed anew.
+    """
+
+    model: ModelDocument
+    machine: MachineDocument
+    workload: WorkloadPart
+    regime: Literal["fit", "latency", "throughput"]
+    tool: str | None = None
+    order: list[str] | None = None
+    costs: CostsPart
+    status: Literal["optimal", "infeasible"]
+    seconds: Number
+    missing_bytes: Number = 0.0
+    stages: list[PlanStageRow] = []
+    baselines: list[BaselineRow] = []
+
+    @classmethod
+    def of(cls, value: ModelPlan) -> Self:
+        """Return the document of a plan."""
+        rows = []
+        if value.placement is not None:
+            names, found = value.problem.devices, value.values
+            for stage, seconds, held in zip(value.placement.stages, found.stage_seconds.tolist(), found.stage_bytes.tolist(), strict=True):
+                rows.append(PlanStageRow(device=names[stage.device], first=stage.first, last=stage.end - 1, seconds=seconds, bytes=held))
+        return cls(
+            version=VERSION,
+            model=ModelDocument.of(value.card),
+            machine=MachineDocument.of(value.machine),
+            workload=WorkloadPart(**dataclasses.asdict(value.work)),
+            regime=value.regime,  # type: ignore[arg-type]
+            tool=value.tool,
+            order=None if value.question.order is None else list(value.question.order),
+            costs=CostsPart(kind=value.measured, **dataclasses.asdict(value.costs)),  # type: ignore[arg-type]
+            status=str(value.status),  # type: ignore[arg-type]
+            seconds=_finite(value.value),
+            missing_bytes=_finite(value.missing_bytes),
+            stages=rows,
+            baselines=[
+                BaselineRow(
+                    name=row.name,
+                    stages=[(value.problem.devices[stage.device], stage.first, stage.end - 1) for stage in row.placement.stages],
+                    missing_bytes=row.missing_bytes,
+                    seconds=_finite(row.value),
+                )
+                for row in value.baselines
+            ],
+        )
+
+    def value(self) -> ModelPlan:
+        """Return the plan, verified."""
+        costs = LanguageRoofline(**{field.name: getattr(self.costs, field.name) for field in dataclasses.fields(LanguageRoofline)})
+        question = Question(
+            self.model.value(),
+            self.machine.value(),
+            Workload(**msgspec.structs.asdict(self.workload)),
+            self.regime,
+            costs,
+            None if self.tool is None else tool(self.tool),
+            None if self.order is None else tuple(self.order),
+        )
+        return answered(question, self._best(question))
+
+    def _best(self, question: Question) -> Best:
+        """Return the stated placement and value, which are those of the question."""
+        if (self.status == "infeasible") != (not self.stages) or (self.seconds is None) != (not self.stages):
+            raise InvalidProblem(f"the status is {self.status!r} with {len(self.stages)} stages and {self.seconds} seconds; solve again")
+        if not self.stages:
+            return Best(math.inf, None)
+        names = question.problems[0].devices
+        strange = [row.device for row in self.stages if row.device not in names]
+        if strange:
+            raise InvalidProblem(
+                f"a stage is on {strange[0]!r}, which is none of the devices {', '.join(names)}; correct it, or solve again"
+            )
+        placement = Placement((names.index(row.device), row.first, row.last + 1) for row in self.stages)
+        stated = float(self.seconds or 0.0)
+        violations = verify_placement(question.of(placement), placement, **question.stated(stated))
+        if violations:
+            raise InvalidProblem(f"the stages are not valid: {violations[0].message}; correct them, or solve again")
+        return Best(stated, placement)
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,189 @@
+"""What is asked of a plan: a model, a machine, a workload, a regime and a tool; and the problems that these make."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from hetsched.arguments import checked, shown
+from hetsched.chain.card import ModelCard
+from hetsched.chain.evaluation import evaluate
+from hetsched.chain.machine import Machine
+from hetsched.chain.placement import Placement
+from hetsched.chain.problem import ChainProblem
+from hetsched.chain.workload import Workload
+from hetsched.costs.language import LanguageRoofline, held
+from hetsched.errors import InvalidArgument, UnsupportedFeature
+from hetsched.planning.dynamic_program import least_latency, least_missing, least_period
+from hetsched.planning.sensitivity import Best, Problems
+from hetsched.planning.tools import Tool
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """What a plan answers.
+
+    Attributes
+    ----------
+    card, machine, work, costs
+        As those of `hetsched.plan`.
+    regime : str
+        ``"fit"``, ``"latency"`` or ``"throughput"``.
+    tool : Tool or None
+    order : tuple of str or None
+        The devices that may be used, in order; None for all in any order.
+    """
+
+    card: ModelCard
+    machine: Machine
+    work: Workload
+    regime: str
+    costs: LanguageRoofline
+    tool: Tool | None = None
+    order: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.tool is not None and self.regime == "throughput" and not self.tool.pipelines:
+            raise UnsupportedFeature(
+                f"{self.tool.name} works on one request at a time, its stages one after the other; ask for the regime 'latency', "
+                "or for a tool that pipelines: megatron, sglang, torch, torch-pipeline or vllm"
+            )
+
+    def replace(self, **changes: object) -> Question:
+        """Return the question with other attributes."""
+        return dataclasses.replace(self, **changes)  # type: ignore[arg-type]
+
+    @cached_property
+    def problems(self) -> Problems:
+        """The problems for 1, 2, ... stages; the last one is for more too. Those of the tool, if one is asked for."""
+        return tuple(self._problem(count) for count in range(1, self._most() + 1))
+
+    def _most(self) -> int:
+        """Return the most microbatches that are in progress."""
+        return 1 if self.regime != "throughput" else min(len(self.machine.cluster.names), self.card.n_items, self.work.sequences)
+
+    def _problem(self, count: int) -> ChainProblem:
+        """Return the problem of `count` microbatches in progress; for the throughput with times per sequence."""
+        machine, work, tensors = self.machine, self.work, 1
+        if self.tool is not None:
+            machine = self._within_budgets(self.tool)
+            work = dataclasses.replace(work, activation_bytes=self.tool.activation_bytes or work.activation_bytes)
+            tensors = self.tool.tensors_sent
+        if self.regime == "fit":
+            problem = held(self.card, machine, work)
+        else:
+            problem = self.costs.chain(self.card, machine, work, in_progress=count, tensors_sent=tensors)
+        if self.regime == "throughput":
+            problem = problem.scaled(1 / math.ceil(work.sequences / count)).replace(most_in_progress=work.sequences)
+        if self.order is not None:
+            problem = ordered(problem, self.order)
+        return problem if self.tool is None else self.tool.restricted(self.card, problem, self.names(self.tool.name))
+
+    def _within_budgets(self, tool: Tool) -> Machine:
+        """Return the machine that leaves free what the tool does, where the user does not say how much."""
+        machine = self.machine
+        reserved = {
+            device.name: device.memory_bytes - tool.budget(name, device.memory_bytes)
+            for device, name in zip(machine.cluster.devices, machine.names_in(tool.name), strict=True)
+            if math.isfinite(device.memory_bytes)
+        }
+        return Machine(
+            machine.cluster,
+            reserved_bytes={**reserved, **machine.reserved_bytes},
+            tool_names=machine.tool_names,
+            efficiency=machine.efficiency,
+        )
+
+    def names(self, tool: str) -> tuple[str | int, ...]:
+        """Return what a tool calls the devices of the problems."""
+        names = dict(zip(self.machine.cluster.names, self.machine.names_in(tool), strict=True))
+        return tuple(names[name] for name in self.order or self.machine.cluster.names)
+
+    @property
+    def starts(self) -> Sequence[int]:
+        """Items with which a stage may begin."""
+        return (
+            range(self.problems[0].n_items) if self.tool is None else self._within(self.tool.begins(self.card, self.names(self.tool.name)))
+        )
+
+    def _within(self, starts: Sequence[int]) -> Sequence[int]:
+        return [start for start in starts if start < self.problems[0].n_items]
+
+    def of(self, placement: Placement | None) -> ChainProblem:
+        """Return the problem for as many requests in progress as a placement has stages."""
+        return self.problems[min(1 if placement is None else len(placement), len(self.problems)) - 1]
+
+    def solve(self, problems: Problems) -> Best:
+        """Return the best placement of problems as those of the question."""
+        starts = self.starts
+        merged = tuple(problem.merged(starts) for problem in problems)
+        if self.regime == "throughput":
+            found = least_period(merged)
+            best = Best(found.period, found.placement)
+        else:
+            latencies = least_latency(merged[0])
+            best = Best(float(latencies.latency.min()), latencies.best)
+        return best if best.placement is None else Best(best.value, unmerged(best.placement, starts, problems[0].n_items))
+
+    def missing(self) -> float:
+        """Return the least sum of the bytes that stages lack."""
+        return least_missing(self.problems[0].merged(self.starts))
+
+    def fits(self) -> bool:
+        """Return whether any placement fits."""
+        for count, problem in enumerate(self.problems, 1):
+            latency = least_latency(problem.merged(self.starts).without_times()).latency
+            if np.isfinite(latency[count - 1 :] if count == len(self.problems) else latency[count - 1]).any():
+                return True
+        return False
+
+    def stated(self, value: float) -> dict[str, float]:
+        """Return the argument of `verify_placement` that states a value."""
+        return {} if self.regime == "fit" else {"period" if self.regime == "throughput" else "latency": value}
+
+    def judged(self, placement: Placement) -> tuple[float, float]:
+        """Return the bytes that a placement lacks, and its value, inf if it lacks any."""
+        problem = self.of(placement)
+        missing = float(evaluate(problem, placement).missing_bytes.sum())
+        return missing, math.inf if missing else self.value(problem, placement)
+
+    def value(self, problem: ChainProblem, placement: Placement) -> float:
+        """Return the value of a placement that fits, in a problem as those of the question."""
+        found = evaluate(problem, placement)
+        return found.period if self.regime == "throughput" else found.latency
+
+
+def unmerged(placement: Placement, starts: Sequence[int], n_items: int) -> Placement:
+    """Return a placement of a chain from that of the chain which is merged at `starts`."""
+    edges = [*starts, n_items]
+    return Placement((k, edges[first], edges[end]) for k, first, end in placement.stages)
+
+
+@checked
+def ordered(problem: ChainProblem, order: Sequence[str]) -> ChainProblem:
+    """Return the problem whose stages use only these devices, in this order.
+
+    Raises
+    ------
+    InvalidArgument
+        A device is named twice, or the problem does not have it.
+    """
+    strange = [name for k, name in enumerate(order) if name not in problem.devices or name in order[:k]]
+    if strange or not order:
+        raise InvalidArgument(f"order is {shown(list(order))}; name devices of {', '.join(problem.devices)}, each at most once")
+    own = [problem.devices.index(name) for name in order]
+    hops = problem.hops[np.ix_(own, own)].copy()
+    hops[np.tri(len(own), k=-1, dtype=bool)] = np.inf
+    return problem.replace(
+        devices=order,
+        seconds=problem.seconds[:, own],
+        memory_bytes=problem.memory_bytes[own],
+        stage_seconds=problem.stage_seconds[own],
+        hops=hops,
+        closing=problem.closing[np.ix_(own, own)],
+    )
