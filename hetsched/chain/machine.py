@@ -85,6 +85,11 @@ class Machine(Frozen):
     def __repr__(self) -> str:
         return f"<Machine with {', '.join(self.cluster.names)}>"
 
+    def reserving(self, reserved_bytes: Mapping[str, float]) -> Machine:
+        """Return the machine with other bytes reserved on some devices."""
+        reserved = {**self.reserved_bytes, **reserved_bytes}
+        return Machine(self.cluster, reserved_bytes=reserved, tool_names=self.tool_names, efficiency=self.efficiency)
+
     @property
     def usable_bytes(self) -> FloatArray:
         """Memory of each device [m] less what is reserved."""

@@ -28,6 +28,7 @@ from hetsched.cli.commands import (
     methods,
     model,
     modules,
+    plan,
     prepare,
     profile,
     reproduce,
@@ -59,6 +60,7 @@ ORDER = (
     "modules",
     "coarsen",
     "stages",
+    "plan",
     "model",
     "methods",
     "reproduce",
@@ -186,6 +188,7 @@ app.command("compare", cls=Command)(compare.compare)
 app.command("modules", cls=Command)(modules.modules)
 app.command("coarsen", cls=Command)(coarsen.coarsen)
 app.command("stages", cls=Command)(stages.stages)
+app.command("plan", cls=Command)(plan.plan)
 app.command("model", cls=Command)(model.model)
 app.command("methods", cls=Command)(methods.methods)
 app.command("reproduce", cls=Command)(reproduce.reproduce)

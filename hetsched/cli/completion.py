@@ -107,6 +107,14 @@ def coarsenings(incomplete: str) -> list[str]:
     return _beginning(incomplete, ["celeritas", "heavy-edges", "degree-one", "module", *RULES])
 
 
+def tools(incomplete: str) -> list[str]:
+    """Return the tools that plans are for, without those named before the last comma."""
+    from hetsched.planning.tools import TOOLS
+
+    before, comma, last = incomplete.rpartition(",")
+    return [f"{before}{comma}{name}" for name in TOOLS if name.startswith(last) and name not in before.split(",")]
+
+
 def papers(incomplete: str) -> list[str]:
     """Return the papers whose items `reproduce` measures."""
     from hetsched.papers.registry import PAPERS

@@ -13,6 +13,7 @@ from hetsched.cli.terminal import Working, say, warn
 from hetsched.errors import HetschedError, InvalidProblem
 
 if TYPE_CHECKING:
+    from hetsched.chain.machine import Machine
     from hetsched.costs.analytic import Analytic
     from hetsched.costs.profile import Profile
     from hetsched.costs.roofline import Roofline
@@ -91,6 +92,14 @@ def read_profile(path: Path) -> Profile:
 
     profile: Profile = _read(path, Profile)
     return profile
+
+
+def read_machine(path: Path) -> Machine:
+    """Return the machine in the document at `path`."""
+    from hetsched.chain.machine import Machine
+
+    machine: Machine = _read(path, Machine)
+    return machine
 
 
 def find_cluster(name: str) -> Cluster:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from hetsched.lazy import attach
 
 if TYPE_CHECKING:
-    from hetsched.frontends import configs, gguf, huggingface, torch
+    from hetsched.frontends import cards, configs, gguf, huggingface, torch
 
-__all__ = ["configs", "gguf", "huggingface", "torch"]
+__all__ = ["cards", "configs", "gguf", "huggingface", "torch"]
 
-_HOMES = {"": ["configs", "gguf", "huggingface", "torch"]}
+_HOMES = {"": ["cards", "configs", "gguf", "huggingface", "torch"]}
 __getattr__, __dir__ = attach(__name__, _HOMES)

@@ -9,15 +9,20 @@ from hetsched.lazy import attach
 if TYPE_CHECKING:
     from hetsched.planning import tools
     from hetsched.planning.dynamic_program import LeastLatencies, LeastPeriod, least_latency, least_missing, least_period
-    from hetsched.planning.planner import ModelPlan, plan
+    from hetsched.planning.explanation import DeviceLimit, Explanation, explain
+    from hetsched.planning.planner import Baseline, ModelPlan, plan
     from hetsched.planning.sensitivity import Best, MemoryStep
 
 __all__ = [
+    "Baseline",
     "Best",
+    "DeviceLimit",
+    "Explanation",
     "LeastLatencies",
     "LeastPeriod",
     "MemoryStep",
     "ModelPlan",
+    "explain",
     "least_latency",
     "least_missing",
     "least_period",
@@ -28,7 +33,8 @@ __all__ = [
 _HOMES = {
     "": ["tools"],
     "dynamic_program": ["LeastLatencies", "LeastPeriod", "least_latency", "least_missing", "least_period"],
-    "planner": ["ModelPlan", "plan"],
+    "explanation": ["DeviceLimit", "Explanation", "explain"],
+    "planner": ["Baseline", "ModelPlan", "plan"],
     "sensitivity": ["Best", "MemoryStep"],
 }
 __getattr__, __dir__ = attach(__name__, _HOMES)

@@ -206,7 +206,8 @@ class ModelPlan(Frozen):
             raise InvalidArgument(f"the plan is for no tool; name one of {', '.join(tools.TOOLS)}")
         chosen = tools.tool(tool or self.tool or "")
         devices, work = self.question.names(chosen.name), self.work
-        made = chosen.emit(self.card, self._placed(), devices, model=model, context=work.tokens, sequences=work.sequences)
+        asked = {"context": work.tokens, "sequences": work.sequences, "chunk": work.chunk}
+        made = chosen.emit(self.card, self._placed(), devices, model=model, cache_bytes=work.cache_bytes, **asked)
         understood = chosen.read(self.card, made, devices)
         assert understood == self.placement, f"{chosen.name} reads {made.text!r} as {understood!r}, not as {self.placement!r}"
         return made

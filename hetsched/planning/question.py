@@ -92,12 +92,7 @@ class Question:
             for device, name in zip(machine.cluster.devices, machine.names_in(tool.name), strict=True)
             if math.isfinite(device.memory_bytes)
         }
-        return Machine(
-            machine.cluster,
-            reserved_bytes={**reserved, **machine.reserved_bytes},
-            tool_names=machine.tool_names,
-            efficiency=machine.efficiency,
-        )
+        return machine.reserving({**reserved, **machine.reserved_bytes})
 
     def names(self, tool: str) -> tuple[str | int, ...]:
         """Return what a tool calls the devices of the problems."""

@@ -121,7 +121,7 @@ def regret(
             changed = tuple(with_factor(problem, device, factor) for problem in problems)
             best = solve(changed).value
             worst = max(worst, value(changed[at], placement) / best - 1 if best > 0 else 0.0)
-    return worst
+    return worst if worst > CLOSE else 0.0
 
 
 def second_best(problems: Problems, placement: Placement, solve: Solve) -> Best:

@@ -12,7 +12,7 @@ from hetsched.chain.card import ModelCard
 from hetsched.chain.placement import Placement
 from hetsched.chain.problem import ChainProblem
 from hetsched.errors import InvalidArgument, UnsupportedFeature
-from hetsched.planning.tools.protocol import Command, Request, Tool, block_counts, described, from_devices, impossible_on
+from hetsched.planning.tools.protocol import Command, Request, Tool, block_counts, cache_type, described, from_devices, impossible_on
 from hetsched.planning.tools.shell import PCI_ORDER, ShellLine, device_number, is_count, options, shell_words
 
 OPTIONS = {
@@ -22,6 +22,9 @@ OPTIONS = {
     **dict.fromkeys(("-sm", "--split-mode"), "mode"),
     **dict.fromkeys(("-mg", "--main-gpu"), "main"),
 }
+UBATCH, F16 = 512, 2.0
+"""What llama.cpp takes by default: tokens of a prompt that are computed at a time, and bytes of a number in the KV cache."""
+CACHE_TYPES = {4.0: "f32", F16: "f16", 34 / 32: "q8_0", 18 / 32: "q4_0", 20 / 32: "q4_1", 22 / 32: "q5_0", 24 / 32: "q5_1"}
 PARTS_OF_LAYERS = ("-ot", "--override-tensor", "-cmoe", "--cpu-moe", "-ncmoe", "--n-cpu-moe")
 """Options that move parts of layers."""
 
@@ -74,6 +77,10 @@ def _write(request: Request) -> Command:
     if request.context is not None:
         words += ["-c", str(request.context * (request.sequences or 1))]  # of all slots together
     words += ["-np", str(request.sequences)] if request.sequences is not None else []
+    words += ["-ub", str(request.chunk)] if request.chunk not in (None, UBATCH) else []
+    if request.cache_bytes not in (None, F16):
+        kind = cache_type("llama.cpp", CACHE_TYPES, request.cache_bytes)
+        words += ["-ctk", kind, "-ctv", kind, "-fa", "on"]
     words += ["-ngl", str(sum(counts))]
     if len(names) > 1:
         words += ["-ts", ",".join(map(str, counts))]

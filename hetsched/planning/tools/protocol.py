@@ -63,7 +63,7 @@ class Command:
 
 
 class Request(NamedTuple):
-    """What a command states; `model` is the tool's name of the model, `context` the tokens of a sequence, None for the tool's default."""
+    """What a command states; `model` is the tool's name of the model, and other values are None for the tool's defaults."""
 
     card: ModelCard
     placement: Placement
@@ -71,6 +71,8 @@ class Request(NamedTuple):
     model: str | None
     context: int | None
     sequences: int | None
+    chunk: int | None
+    cache_bytes: float | None
 
     @property
     def model_name(self) -> str:
@@ -217,6 +219,8 @@ class Tool:
         model: str | None = None,
         context: int | None = None,
         sequences: int | None = None,
+        chunk: int | None = None,
+        cache_bytes: float | None = None,
     ) -> Command:
         """Return what states a placement to the tool.
 
@@ -229,21 +233,25 @@ class Tool:
             for Megatron ``pretrain_gpt.py``.
         context, sequences : int, optional
             Tokens of a sequence, and sequences at a time, where the tool takes them. Default: what the tool chooses.
+        chunk : int, optional
+            Most tokens of prompts that are computed at a time, where the tool takes them. Default: what the tool chooses.
+        cache_bytes : float, optional
+            Bytes per number in the KV cache, of which the tool has a type. Default: what the tool chooses.
 
         Raises
         ------
         UnsupportedFeature
-            The tool cannot state the placement; the message is that of `refusal`.
+            The tool cannot state the placement, with the message of `refusal`, or has no type of the KV cache.
         InvalidSchedule
             The placement is none of the card's items on these devices.
         """
-        for what, value in (("context", context), ("sequences", sequences)):
+        for what, value in (("context", context), ("sequences", sequences), ("chunk", chunk)):
             if value is not None:
                 check_count(value, what)
         reason = self.refusal(card, placement, devices)
         if reason:
             raise UnsupportedFeature(reason)
-        return self.write(Request(card, placement, _names(devices), model, context, sequences))
+        return self.write(Request(card, placement, _names(devices), model, context, sequences, chunk, cache_bytes))
 
     @checked
     def read(self, card: ModelCard, command: Command, devices: Devices) -> Placement:
@@ -358,6 +366,14 @@ def on_gpus(tool: str, card: ModelCard, placement: Placement, devices: Sequence[
             "that keeps to that"
         )
     return ""
+
+
+def cache_type(tool: str, types: Mapping[float, str], cache_bytes: float) -> str:
+    """Return a tool's type of the KV cache by the bytes of a number."""
+    if cache_bytes not in types:
+        known = ", ".join(f"{name} of {held:g}" for held, name in types.items())
+        raise UnsupportedFeature(f"numbers in the KV cache have {cache_bytes:g} bytes, of which {tool} has no type; it has {known}")
+    return types[cache_bytes]
 
 
 def numbered(devices: Sequence[str | int]) -> list[int]:

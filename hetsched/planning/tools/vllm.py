@@ -16,6 +16,7 @@ from hetsched.planning.tools.protocol import (
     Request,
     Tool,
     block_counts,
+    cache_type,
     described,
     from_counts,
     gpus_only,
@@ -54,6 +55,8 @@ def _vllm(request: Request, head: str, nodes: int, rank: int, _ranks: int) -> li
     words = ["vllm", "serve", request.model_name, "--pipeline-parallel-size", str(len(request.placement))]
     words += ["--max-model-len", str(request.context)] if request.context is not None else []
     words += ["--max-num-seqs", str(request.sequences)] if request.sequences is not None else []
+    words += ["--max-num-batched-tokens", str(max(request.chunk, request.sequences or 1))] if request.chunk is not None else []
+    words += _cache("vLLM", request)
     words += ["--nnodes", str(nodes), "--node-rank", str(rank), "--master-addr", head] if nodes > 1 else []
     return words + (["--headless"] if rank else [])
 
@@ -62,7 +65,16 @@ def _sglang(request: Request, head: str, nodes: int, rank: int, _ranks: int) -> 
     words = ["python", "-m", "sglang.launch_server", "--model-path", request.model_name, "--pp-size", str(len(request.placement))]
     words += ["--context-length", str(request.context)] if request.context is not None else []
     words += ["--max-running-requests", str(request.sequences)] if request.sequences is not None else []
+    words += ["--chunked-prefill-size", str(request.chunk)] if request.chunk is not None else []
+    words += _cache("SGLang", request)
     return words + (["--nnodes", str(nodes), "--node-rank", str(rank), "--dist-init-addr", f"{head}:{PORT}"] if nodes > 1 else [])
+
+
+def _cache(tool: str, request: Request) -> list[str]:
+    if request.cache_bytes is None:
+        return []
+    kind = cache_type(tool, {2.0: "auto", 1.0: "fp8_e5m2"}, request.cache_bytes)
+    return [] if kind == "auto" else ["--kv-cache-dtype", kind]
 
 
 def _write(tool: str, variable: str, words: Callable[[Request, str, int, int, int], list[str]], request: Request) -> Command:

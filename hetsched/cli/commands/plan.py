@@ -1,0 +1,175 @@
+"""`plan`: the best placement of a model on unequal devices, in the words of a tool."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from hetsched.cli import completion
+from hetsched.cli.files import Outputs, check_writable, read_machine
+from hetsched.cli.options import JSON
+from hetsched.cli.quantities import device_bytes, number_bytes
+from hetsched.cli.terminal import Working, say, say_json, say_rows
+from hetsched.errors import InvalidArgument, UnsupportedFeature
+
+if TYPE_CHECKING:
+    from hetsched.planning import ModelPlan
+    from hetsched.planning.tools import Command
+
+Regime = Literal["fit", "latency", "throughput"]
+_WORK = "What is asked"
+_RULES = "Costs and rules"
+
+
+def plan(
+    model: Annotated[
+        Path | None, typer.Argument(help="A GGUF file, a Hugging Face directory or its config.json, or a model document.", metavar="MODEL")
+    ] = None,
+    machine: Annotated[
+        Path | None, typer.Option("--machine", "-m", help="A machine document; see: hetsched machine.", metavar="FILE")
+    ] = None,
+    tool: Annotated[
+        str | None,
+        typer.Option(
+            "--for",
+            help="The tool that will run it: only what it can state is searched, and its command is printed. Several, with commas: "
+            "each gets a plan of its own.",
+            metavar="TOOL",
+            autocompletion=completion.tools,
+        ),
+    ] = None,
+    prompt: Annotated[int, typer.Option(help="Tokens of a request's prompt.", metavar="TOKENS", rich_help_panel=_WORK)] = 512,
+    output: Annotated[int, typer.Option(help="Tokens that a request asks for.", metavar="TOKENS", rich_help_panel=_WORK)] = 128,
+    context: Annotated[
+        int | None,
+        typer.Option(
+            help="Tokens for which a sequence has room in the KV cache; default prompt and output.", metavar="TOKENS", rich_help_panel=_WORK
+        ),
+    ] = None,
+    sequences: Annotated[int, typer.Option(help="Requests at a time.", metavar="NUMBER", rich_help_panel=_WORK)] = 1,
+    chunk: Annotated[
+        int,
+        typer.Option(
+            help="Most tokens of prompts that are computed at a time; each chunk reads the weights.",
+            metavar="TOKENS",
+            rich_help_panel=_WORK,
+        ),
+    ] = 512,
+    kv_dtype: Annotated[
+        str, typer.Option(help="Numbers in the KV cache: f32, f16, bf16, fp8, q8_0, q5_1, q5_0, q4_1 or q4_0.", rich_help_panel=_WORK)
+    ] = "f16",
+    regime: Annotated[
+        Regime | None,
+        typer.Option(
+            help="fit: does it fit, no times; latency: one batch at a time; throughput: stages work on different requests. "
+            "Default: latency for one sequence, throughput for several if the tool can.",
+            rich_help_panel=_WORK,
+        ),
+    ] = None,
+    bits: Annotated[
+        float | None, typer.Option(help="Bits of each weight, in place of what is stored.", metavar="NUMBER", rich_help_panel=_RULES)
+    ] = None,
+    dtype: Annotated[
+        str,
+        typer.Option(
+            help="Number format of the arithmetic, whose peak counts.",
+            metavar="TYPE",
+            autocompletion=completion.dtypes,
+            rich_help_panel=_RULES,
+        ),
+    ] = "float16",
+    order: Annotated[
+        str | None,
+        typer.Option(help="Devices that may be used, in this order: gpu1,gpu0. Default: any.", metavar="NAMES", rich_help_panel=_RULES),
+    ] = None,
+    reserve: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Memory of a device to leave free, as gpu0=2GB; repeat it. Default: what the tool leaves free.",
+            metavar="DEVICE=SIZE",
+            rich_help_panel=_RULES,
+        ),
+    ] = None,
+    limits: Annotated[
+        bool | None,
+        typer.Option(
+            "--limits/--no-limits",
+            help="Say what more memory, faster links and other speeds would change, each solved again. Default: what takes a second.",
+            rich_help_panel=_RULES,
+        ),
+    ] = None,
+    explain: Annotated[
+        str | None,
+        typer.Option(
+            help="Print the rule of a tool and the version that was read, and end.", metavar="TOOL", autocompletion=completion.tools
+        ),
+    ] = None,
+    save: Annotated[Path | None, typer.Option("-o", "--save", help="Write the plan here.", metavar="FILE")] = None,
+    json: JSON = False,
+) -> None:
+    """Place a language model on unequal devices, and prove the placement best.
+
+    Prints which layers go where, how fast that is, how the tool's default and simple rules would do at the same costs, what limits it,
+    and the tool's own command, which is read back before it is printed. The times are modelled from data sheets unless the machine says
+    what was measured. Exit code 1 if no placement fits.
+
+    Example: [bold]hetsched plan model.gguf --machine box.json --for llama.cpp[/bold]
+    """
+    from hetsched.planning import tools
+
+    if explain is not None:
+        told = tools.tool(explain)
+        say_rows([("tool", told.name), ("read in", told.version), ("rule", told.rule)])
+        return
+    if model is None or machine is None:
+        missing = "MODEL" if model is None else "--machine"
+        raise typer.BadParameter(f"{missing} is missing; give a model and a machine (see: hetsched machine)")
+    from hetsched import Workload, frontends
+    from hetsched import plan as best_plan
+    from hetsched.costs import LanguageRoofline
+    from hetsched.planning import explain as explained
+    from hetsched.planning.explanation import MOST_WORK
+    from hetsched.report import placements
+
+    check_writable(save, sources=[machine])
+    names = [None] if tool is None else [tools.tool(name.strip()).name for name in tool.split(",")]
+    if len(names) > 1 and save:
+        raise InvalidArgument(f"--for names {', '.join(map(str, names))}, and --save takes one plan; name one tool")
+    with Working(f"reading {model}"):
+        card = frontends.cards.read(model, bits=bits)
+    own = read_machine(machine).reserving(device_bytes(reserve or [], "--reserve"))
+    work = Workload(prompt, output, context, sequences, chunk, cache_bytes=number_bytes(kv_dtype))
+    costs, devices = LanguageRoofline(dtype), None if order is None else [name.strip() for name in order.split(",")]
+    with Working("planning"):
+        plans = [best_plan(card, own, work, regime=regime, tool=name, costs=costs, order=devices) for name in names]
+    outputs, facts = Outputs(), []
+    outputs.write(save, plans[0].write)
+    for one in plans:
+        with Working("finding what limits the plan"):
+            found = None if limits is False else explained(one, most_work=math.inf if limits else MOST_WORK)
+        command, refusal = _command(one, model)
+        if json:
+            facts.append({**placements.plan_facts(one, found), "command": None if command is None else vars(command), "refusal": refusal})
+        else:
+            say_rows([*placements.plan_rows(one, found), *([("command", f"none: {refusal}")] if refusal else [])])
+            say(*(["", *command.text.splitlines()] if command else []), *([""] if len(plans) > 1 else []))
+    if json:
+        say_json({**facts[0], "written": outputs.written} if len(facts) == 1 else {"plans": facts, "written": outputs.written})
+    elif outputs.written:
+        say_rows(("wrote", name) for name in outputs.written)
+    outputs.finish()
+    raise typer.Exit(int(any(one.placement is None for one in plans)))
+
+
+def _command(plan: ModelPlan, model: Path) -> tuple[Command | None, str]:
+    """Return the command of the plan's tool, or the reason why it has none; neither without a tool or a placement."""
+    if plan.tool is None or plan.placement is None:
+        return None, ""
+    path = str(model.parent if model.name == "config.json" else model)
+    try:
+        return plan.command(model=None if plan.tool == "megatron" else path), ""  # the script, not the model
+    except UnsupportedFeature as error:
+        return None, str(error)

@@ -1,0 +1,242 @@
+"""Plans of models in words: labelled rows for a terminal, and fields for JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from hetsched.chain.placement import ChainStage, Placement
+from hetsched.planning.explanation import MORE, DeviceLimit, Explanation
+from hetsched.planning.planner import OFF_BY, Baseline, ModelPlan
+from hetsched.planning.sensitivity import CLOSE, Best
+from hetsched.problem.graph import plural
+from hetsched.report.units import percent, seconds, size
+
+Row = tuple[str, str]
+SAME = 0.01
+"""Share by which a baseline may be worse than the plan and still be called as good."""
+TIGHT = 0.03
+"""Share of its memory that a device should have left: below it the plan warns."""
+
+
+def plan_rows(plan: ModelPlan, explanation: Explanation | None = None) -> list[Row]:
+    """Return a plan in words, as labels and facts: the headline, what was asked, the placement, the baselines and the limits.
+
+    Parameters
+    ----------
+    plan : ModelPlan
+    explanation : Explanation, optional
+        What `hetsched.planning.explain` returns. Default: no limits are told.
+    """
+    rows = [("plan", headline(plan)), *_asked(plan)]
+    if plan.placement is not None:
+        rows += _placed(plan)
+    rows += [("against" if not k else "", text) for k, text in enumerate(_against(plan))]
+    if explanation is not None:
+        rows += [("limits" if not k else "", text) for k, text in enumerate(_limits(plan, explanation))]
+    return rows
+
+
+def plan_facts(plan: ModelPlan, explanation: Explanation | None = None) -> dict[str, Any]:
+    """Return a plan as fields for JSON; parameters as those of `plan_rows`."""
+    stages = []
+    if plan.placement is not None:
+        found = plan.values
+        for stage, taken, held in zip(plan.placement.stages, found.stage_seconds.tolist(), found.stage_bytes.tolist(), strict=True):
+            stages.append({"device": _device(plan, stage), "first": stage.first, "last": stage.end - 1, "seconds": taken, "bytes": held})
+    facts: dict[str, Any] = {
+        "headline": headline(plan),
+        "costs": plan.measured,
+        "status": str(plan.status),
+        "regime": plan.regime,
+        "tool": plan.tool,
+        "seconds": plan.value,
+        "tokens_per_second": plan.tokens_per_second,
+        "missing_bytes": plan.missing_bytes,
+        "stages": stages,
+        "baselines": [{"name": row.name, "seconds": row.value, "missing_bytes": row.missing_bytes} for row in plan.baselines],
+    }
+    if explanation is not None:
+        facts["limits"] = {
+            "most_context": explanation.most_context,
+            "most_sequences": explanation.most_sequences,
+            "most_bits": explanation.most_bits,
+            "without_hops": explanation.without_hops,
+            "second_best": explanation.second_best.value,
+            "regret": explanation.regret,
+            "devices": [_limit_facts(limit) for limit in explanation.devices],
+            "left_out": list(explanation.left_out),
+        }
+    return facts
+
+
+def _limit_facts(limit: DeviceLimit) -> dict[str, Any]:
+    return {
+        "device": limit.device,
+        "more_bytes": MORE,
+        "seconds_with_more": limit.with_more.value,
+        "step_bytes": limit.step_bytes,
+        "seconds_with_step": limit.step.value,
+        "factors": list(limit.factors),
+    }
+
+
+def headline(plan: ModelPlan) -> str:
+    """Return the answer in a sentence; whether the times are modelled or measured comes first."""
+    times = plan.measured.upper()
+    if plan.placement is None:
+        lacking = "no device can run it" if math.isinf(plan.missing_bytes) else f"{size(plan.missing_bytes)} are missing"
+        return f"does not fit: {lacking}, over all placements of whole blocks{_of_tool(plan)}"
+    if plan.regime == "fit":
+        return f"fits, on {plural(len(plan.placement), 'device')}; no times are asked for"
+    what = "a request" if plan.work.sequences == 1 else f"{plan.work.sequences} requests at a time"
+    value = f"{seconds(plan.value)} for {what}" if plan.regime == "latency" else f"a request every {seconds(plan.value)}"
+    return f"{times} costs: {value}, the best for these costs{_of_tool(plan)}; {_verdict(plan)}"
+
+
+def _verdict(plan: ModelPlan) -> str:
+    """Return how the best baseline compares."""
+    best = _best_baseline(plan)
+    if best is None:
+        return "no simple rule fits"
+    gain = 1 - plan.value / best.value
+    return f"{best.name} is as good" if gain < SAME else f"{percent(gain)} less than {best.name}"
+
+
+def _best_baseline(plan: ModelPlan) -> Baseline | None:
+    fitting = [row for row in plan.baselines if math.isfinite(row.value)]
+    return min(fitting, key=lambda row: row.value, default=None)
+
+
+def _of_tool(plan: ModelPlan) -> str:
+    return "" if plan.tool is None else f" that {plan.tool} can state"
+
+
+def _asked(plan: ModelPlan) -> Iterator[Row]:
+    card, work, machine = plan.card, plan.work, plan.machine
+    stored = "as stored" if card.exact else "by formula"
+    cache = float((card.items.cache_numbers * work.cache_bytes).sum())
+    yield (
+        "model",
+        f"{card.name}: {card.family}, {plural(card.n_blocks, 'block')}, {card.n_parameters / 1e9:.4g} B parameters, "
+        f"{size(card.total_bytes)} {stored}, KV cache {size(cache)} a token",
+    )
+    problem, kinds = plan.problem, {device.name: device.kind for device in machine.cluster.devices}
+    devices = [
+        f"{name}{f' {kinds[name]}' if kinds[name] not in ('', name) else ''} {size(memory)}"
+        for name, memory in zip(problem.devices, problem.memory_bytes.tolist(), strict=True)
+    ]
+    yield "machine", f"usable memory: {', '.join(devices)}"
+    if plan.regime != "fit":
+        yield "costs", _costs(plan)
+    asked = f"prompt {work.prompt}, output {work.output}, context {work.tokens}"
+    yield "asked", f"{plan.regime}: {asked}, {plural(work.sequences, 'sequence')}, prompts in chunks of {work.chunk}"
+
+
+def _costs(plan: ModelPlan) -> str:
+    own, costs = plan.machine.efficiency, plan.costs
+    known = ", ".join(f"{name} {own[name].compute:.3g} and {own[name].memory:.3g}" for name in plan.problem.devices if name in own)
+    assumed = f"{costs.compute:g} of the peak and {costs.memory:g} of the memory bandwidth"
+    if plan.measured == "modelled":
+        return f"modelled from data sheets, reaching {assumed}, which are guesses; run llama-bench and give --measured to make it yours"
+    rest = "" if plan.measured == "measured" else f"; others by data sheets, reaching {assumed}, which are guesses"
+    return f"{plan.measured}; of the peak and the memory bandwidth: {known}{rest}"
+
+
+def _device(plan: ModelPlan, stage: ChainStage) -> str:
+    return plan.problem.devices[stage.device]
+
+
+def stage_items(plan: ModelPlan, stage: ChainStage) -> str:
+    """Return the items of a stage in words: ``embed, blocks 0-13, head``."""
+    card, n = plan.card, plan.card.n_blocks
+    first, last = max(stage.first, 1) - 1, min(stage.end - 1, n) - 1
+    blocks = [] if last < first else [f"block {first}"] if first == last else [f"blocks {first}-{last}"]
+    closed = plan.problem.n_items < card.n_items and stage.first == 0
+    parts = [*(["embed"] if stage.first == 0 else []), *blocks, *(["head"] if stage.end == card.n_items or closed else [])]
+    return ", ".join(parts)
+
+
+def described(plan: ModelPlan, placement: Placement) -> str:
+    """Return a placement in a line."""
+    return "; ".join(f"{_device(plan, stage)} {stage_items(plan, stage)}" for stage in placement.stages)
+
+
+def _placed(plan: ModelPlan) -> Iterator[Row]:
+    assert plan.placement is not None
+    found, memory = plan.values, plan.problem.memory_bytes
+    for k, (stage, taken, held) in enumerate(
+        zip(plan.placement.stages, found.stage_seconds.tolist(), found.stage_bytes.tolist(), strict=True)
+    ):
+        free = float(memory[stage.device])
+        warning = f", less than {TIGHT:.0%} left" if free < math.inf and held > (1 - TIGHT) * free else ""
+        times = "" if plan.regime == "fit" else f", {seconds(taken)}"
+        text = f"{_device(plan, stage)}: {stage_items(plan, stage)}; {size(held)} of {size(free)}{warning}{times}"
+        yield "placement" if not k else "", text
+    if plan.regime == "latency":
+        work, prompt = plan.work, plan.prompt_seconds
+        each = (plan.value - prompt) / work.output if work.output else math.nan
+        decoding = f", then {seconds(each)} a token, {work.sequences / each:.4g} tokens/s" if work.output and each > 0 else ""
+        yield "request", f"prompt {seconds(prompt)}{decoding}"
+    if plan.regime == "throughput":
+        count = found.in_progress
+        each = math.ceil(plan.work.sequences / count)
+        yield (
+            "rate",
+            f"{plan.tokens_per_second:.4g} tokens/s of output, prompts included; {count} times {plural(each, 'sequence')} in progress",
+        )
+    order = "in the given order of devices" if plan.question.order is not None else "in any order of devices"
+    yield "proven", f"by exact search over all placements of whole blocks{_of_tool(plan)}, one interval a device, {order}; verified"
+
+
+def _against(plan: ModelPlan) -> Iterator[str]:
+    for row in plan.baselines:
+        if row.missing_bytes:
+            yield f"{row.name}: does not fit, {size(row.missing_bytes)} are missing"
+        elif math.isinf(row.value):
+            yield f"{row.name}: puts layers where these costs do not tell their times"
+        elif plan.regime == "fit":
+            yield f"{row.name}: fits"
+        else:
+            gain = 1 - plan.value / row.value
+            yield f"{row.name}: {seconds(row.value)}, {'equal' if gain < 1e-9 else f'the plan takes {percent(gain)} less'}"
+
+
+def _limits(plan: ModelPlan, explanation: Explanation) -> Iterator[str]:
+    known = plan.card.context_length
+    made_for = f" (the model was made for {known})" if known is not None and explanation.most_context > known else ""
+    yield (
+        f"fits at most: a context of {explanation.most_context} tokens{made_for}, {plural(explanation.most_sequences, 'sequence')}, or "
+        f"{explanation.most_bits:.4g} bits a parameter; each with the rest as asked"
+    )
+    if plan.placement is None or plan.regime == "fit":
+        return
+    enough = [limit.device for limit in explanation.devices if math.isinf(limit.step_bytes)]
+    if enough and "the next step of memory" not in explanation.left_out:
+        yield f"more memory changes nothing on {', '.join(enough)}"
+    for limit in explanation.devices:
+        if math.isfinite(limit.step_bytes):
+            yield f"memory of {limit.device}: with {size(limit.step_bytes)} more {_change(plan, limit.step)}"
+        if limit.with_more.placement is not None and (limit.with_more.value < limit.step.value or not enough):
+            yield f"memory of {limit.device}: with {size(MORE)} more {_change(plan, limit.with_more)}"
+        least, most = limit.factors
+        if least > 1 / 16 or most < 16:
+            yield f"the placement stays the best while {limit.device} takes {least:.3g} to {most:.3g} times as long"
+    if len(plan.placement) > 1 and not math.isnan(explanation.without_hops):
+        yield f"links that take no time: {_change(plan, Best(explanation.without_hops, None))}"
+    if explanation.second_best.placement is not None:
+        yield f"next best order: {described(plan, explanation.second_best.placement)}, {seconds(explanation.second_best.value)}"
+    if not math.isnan(explanation.regret):
+        yield f"if all times of one device are off by {OFF_BY:.0%}, the plan is at most {percent(explanation.regret)} worse than the best"
+        best = _best_baseline(plan)
+        gain = 0.0 if best is None else best.value / plan.value - 1
+        if best is not None and CLOSE < gain < explanation.regret:
+            yield f"that is more than the gain of {percent(gain)}: {best.name} is as good as can be told"
+    if explanation.left_out:
+        yield f"not computed, for it takes long: {', '.join(explanation.left_out)}; ask for it with --limits"
+
+
+def _change(plan: ModelPlan, best: Best) -> str:
+    gain = 1 - best.value / plan.value
+    return "no change" if gain < 1e-9 else f"{seconds(best.value)}, {percent(gain)} less"
