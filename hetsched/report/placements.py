@@ -170,7 +170,7 @@ def _placed(plan: ModelPlan) -> Iterator[Row]:
         zip(plan.placement.stages, found.stage_seconds.tolist(), found.stage_bytes.tolist(), strict=True)
     ):
         free = float(memory[stage.device])
-        warning = f", less than {TIGHT:.0%} left" if free < math.inf and held > (1 - TIGHT) * free else ""
+        warning = f", less than {percent(TIGHT)} left" if free < math.inf and held > (1 - TIGHT) * free else ""
         times = "" if plan.regime == "fit" else f", {seconds(taken)}"
         text = f"{_device(plan, stage)}: {stage_items(plan, stage)}; {size(held)} of {size(free)}{warning}{times}"
         yield "placement" if not k else "", text
@@ -218,7 +218,7 @@ def _limits(plan: ModelPlan, explanation: Explanation) -> Iterator[str]:
     for limit in explanation.devices:
         if math.isfinite(limit.step_bytes):
             yield f"memory of {limit.device}: with {size(limit.step_bytes)} more {_change(plan, limit.step)}"
-        if limit.with_more.placement is not None and (limit.with_more.value < limit.step.value or not enough):
+        if limit.with_more.value < plan.value * (1 - CLOSE) and limit.with_more.value != limit.step.value:
             yield f"memory of {limit.device}: with {size(MORE)} more {_change(plan, limit.with_more)}"
         least, most = limit.factors
         if least > 1 / 16 or most < 16:
@@ -228,7 +228,7 @@ def _limits(plan: ModelPlan, explanation: Explanation) -> Iterator[str]:
     if explanation.second_best.placement is not None:
         yield f"next best order: {described(plan, explanation.second_best.placement)}, {seconds(explanation.second_best.value)}"
     if not math.isnan(explanation.regret):
-        yield f"if all times of one device are off by {OFF_BY:.0%}, the plan is at most {percent(explanation.regret)} worse than the best"
+        yield f"if all times of one device are off by {percent(OFF_BY)}, the plan is at most {percent(explanation.regret)} worse than the best"
         best = _best_baseline(plan)
         gain = 0.0 if best is None else best.value / plan.value - 1
         if best is not None and CLOSE < gain < explanation.regret:
