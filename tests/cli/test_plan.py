@@ -1,0 +1,113 @@
+"""`hetsched plan`: what it prints, its exit codes, its files and its messages."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+
+import hetsched as hs
+from hetsched.planning.tools import TOOLS
+from tests.planning.test_planner import CONFIG, machine
+from tests.planning.test_questions import box
+
+
+@pytest.fixture
+def here(folder: Any) -> Any:
+    (folder / "model").mkdir()
+    (folder / "model" / "config.json").write_text(json.dumps({**CONFIG, "num_hidden_layers": 6, "torch_dtype": "float16"}))
+    box().write("box.json")
+    return folder
+
+
+WORK = ("--machine", "box.json", "--prompt", 20, "--output", 5)
+
+
+def test_it_prints_the_placement_its_rivals_its_limits_and_the_command(run: Any, here: Any) -> None:
+    shown = run("plan", "model", *WORK, "--for", "llama.cpp", "-o", "plan.json")
+    assert shown.exit_code == 0, shown.stderr
+    lines = shown.stdout.splitlines()
+    assert lines[0].startswith("plan      MODELLED costs: ")
+    labels = [line.split(" ")[0] for line in lines if line[:1].strip()]
+    assert labels[:9] == ["plan", "model", "machine", "costs", "asked", "placement", "request", "proven", "against"]
+    assert "limits" in labels
+    assert "against   llama.cpp default: " in shown.stdout
+    assert "CUDA_DEVICE_ORDER=PCI_BUS_ID llama-server -m model -c 25 -np 1 -ngl 7 -ts " in shown.stdout
+    plan = hs.read("plan.json")
+    assert plan.command(model="model").text in lines
+    facts = json.loads(run("plan", "model", *WORK, "--for", "llama.cpp", "--json").stdout)
+    assert (facts["seconds"], facts["costs"], facts["status"]) == (plan.value, "modelled", "optimal")
+    assert [(row["first"], row["last"]) for row in facts["stages"]] == [(s.first, s.end - 1) for s in plan.placement.stages]
+    assert facts["command"]["text"] in lines
+
+
+def test_each_tool_has_a_plan_of_its_own(run: Any, here: Any) -> None:
+    facts = json.loads(run("plan", "model", *WORK, "--sequences", 4, "--for", "vllm, torch-pipeline", "--json").stdout)["plans"]
+    assert [(one["tool"], one["regime"]) for one in facts] == [("vllm", "throughput"), ("torch-pipeline", "throughput")]
+    assert "cut the stages by hand" in facts[1]["refusal"]
+    assert "command   none: " in run("plan", "model", *WORK, "--for", "torch-pipeline").stdout
+
+
+def test_what_does_not_fit_says_what_would(run: Any, here: Any) -> None:
+    machine((5e4, 5e4), (1.0, 1.0)).write("small.json")
+    shown = run("plan", "model", "--machine", "small.json")
+    assert shown.exit_code == 1
+    assert shown.stdout.startswith("plan      does not fit: ")
+    assert "are missing, over all placements of whole blocks" in shown.stdout
+    assert "limits    fits at most: a context of " in shown.stdout
+    assert "even: does not fit, " in shown.stdout
+    facts = json.loads(run("plan", "model", "--machine", "small.json", "--json").stdout)
+    assert (facts["status"], facts["seconds"], facts["stages"]) == ("infeasible", None, [])
+
+
+def test_options_are_heard(run: Any, here: Any) -> None:
+    facts = json.loads(run("plan", "model", *WORK, "--json").stdout)
+    fewer = json.loads(run("plan", "model", *WORK, "--bits", 4, "--kv-dtype", "q8_0", "--json").stdout)
+    assert fewer["seconds"] < facts["seconds"]
+    ordered = json.loads(run("plan", "model", *WORK, "--order", "g1,g0", "--json").stdout)
+    assert [row["device"] for row in ordered["stages"]] in (["g1", "g0"], ["g1"], ["g0"])
+    assert json.loads(run("plan", "model", *WORK, "--reserve", "g0=400KB", "--json").stdout)["seconds"] > facts["seconds"]
+    assert "limits" not in json.loads(run("plan", "model", *WORK, "--no-limits", "--json").stdout)
+    assert json.loads(run("plan", "model", *WORK, "--limits", "--json").stdout)["limits"]["left_out"] == []
+    fit = run("plan", "model", *WORK, "--regime", "fit")
+    assert "fits, on 1 device; no times are asked for" in fit.stdout or "fits, on 2 devices" in fit.stdout
+
+
+def test_other_files_of_a_model(run: Any, here: Any) -> None:
+    card = hs.frontends.configs.read("model")
+    card.write("card.json")
+    told = [json.loads(run("plan", name, *WORK, "--json").stdout)["seconds"] for name in ("model", "model/config.json", "card.json")]
+    assert len(set(told)) == 1
+    assert math.isfinite(told[0])
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_the_rule_of_a_tool(run: Any, tool: str) -> None:
+    shown = run("plan", "--explain", tool)
+    assert shown.exit_code == 0
+    assert shown.stdout.startswith(f"tool      {tool}\nread in   ")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "MODEL is missing; give a model and a machine"),
+        (("model",), "--machine is missing; give a model and a machine (see: hetsched machine)"),
+        (("model", *WORK, "--for", "x"), "tool is 'x'; choose from accelerate"),
+        (("model", *WORK, "--kv-dtype", "f8"), "--kv-dtype is 'f8'; choose from f32, f16"),
+        (("model", *WORK, "--reserve", "g0"), "--reserve is 'g0'; it must name a device and an amount, as gpu0=2GB"),
+        (("model", *WORK, "--reserve", "g0=2XB"), "--reserve of g0 is '2XB'; it must be a number of bytes, as 2GB, 512MiB or 1e9"),
+        (("model", *WORK, "--reserve", "x=2GB"), "reserved_bytes names 'x', which is not in the cluster"),
+        (("model", *WORK, "--order", "g0,x"), "order is ['g0', 'x']; name devices of g0, g1, cpu"),
+        (("model", *WORK, "--context", 3), "context is 3, but a request has 20 tokens and asks for 5; give at least 25"),
+        (("model", *WORK, "--for", "vllm,torch", "-o", "p.json"), "--for names vllm, torch, and --save takes one plan; name one tool"),
+        (("model", "--machine", "model/config.json"), "has no format"),
+        (("nothing", *WORK), "nothing"),
+    ],
+)
+def test_messages(run: Any, here: Any, words: tuple[Any, ...], message: str) -> None:
+    shown = run("plan", *words)
+    assert shown.exit_code == 2
+    assert message in shown.stderr.replace("\n", " ")

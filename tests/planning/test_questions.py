@@ -1,0 +1,189 @@
+"""Plans for a tool are the best of what the tool can state, with its margins of memory, its messages and its default."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import hetsched as hs
+from hetsched.chain.evaluation import evaluate
+from hetsched.planning import tools
+from hetsched.testing.profiles import examples
+from tests.planning.test_planner import CONFIG, card, cards, machine, workloads
+
+NAMES = ("accelerate", "llama.cpp", "megatron", "sglang", "torch", "transformers", "vllm")
+
+
+def box(memory=(4e5, 3e5, 2e5), speed=(4.0, 2.0, 1.0), cpu=True, bandwidth=1e8):
+    """Return a machine whose last device is a CPU, with the tools' own names."""
+    where = machine(memory, speed, bandwidth).cluster
+    devices = [hs.Device("cpu" if cpu and k == len(where.names) - 1 else d.name, kind="cpu" if cpu and k == len(where.names) - 1 else "",
+                         memory_bytes=d.memory_bytes, peak_flops=d.peak_flops, memory_bandwidth=d.memory_bandwidth)
+               for k, d in enumerate(where.devices)]  # fmt: skip
+    nothing = dict.fromkeys((d.name for d in devices), 0.0)  # margins of tools are larger than these devices
+    return hs.Machine(hs.Cluster(devices, bandwidth=bandwidth, latency=1e-5), reserved_bytes=nothing)
+
+
+boxes = st.integers(1, 3).flatmap(
+    lambda m: st.builds(
+        box,
+        memory=st.tuples(*[st.floats(5e4, 8e5)] * m),
+        speed=st.tuples(*[st.sampled_from([1.0, 2.0, 5.0])] * m),
+        cpu=st.booleans(),
+        bandwidth=st.sampled_from([1e6, 1e8]),
+    )
+)
+
+
+def placements(n_items, n_devices):
+    for count in range(1, min(n_items, n_devices) + 1):
+        for cuts in itertools.combinations(range(1, n_items), count - 1):
+            ends = [0, *cuts, n_items]
+            for devices in itertools.permutations(range(n_devices), count):
+                yield hs.Placement(zip(devices, ends[:-1], ends[1:], strict=True))
+
+
+@examples(60)
+@given(cards, boxes, workloads, st.sampled_from(NAMES))
+def test_a_plan_for_a_tool_is_the_best_of_what_it_can_state(model, where, work, name):
+    plan = hs.plan(model, where, work, tool=name)
+    tool, names = tools.tool(name), where.names_in(name)
+    stated, values = set(plan.question.starts), []
+    for placement in placements(tool.n_items(model), len(names)):
+        problem = plan.question.of(placement)
+        found = evaluate(problem, placement)
+        possible = all(stage.first in stated for stage in placement.stages) and math.isfinite(found.latency)
+        if possible:
+            assert tool.refusal(model, placement, names) == ""
+            if found.fits:
+                values.append(found.period if plan.regime == "throughput" else found.latency)
+        elif tool.refusal(model, placement, names) == "" and math.isfinite(found.latency):
+            raise AssertionError(f"{name} can state {placement!r}, which is not searched")
+    assert plan.value == pytest.approx(min(values, default=math.inf), rel=1e-9)
+    if plan.placement is not None:
+        assert plan.command().tool == name
+        assert plan.prompt_seconds <= plan.value * (1 + 1e-9)
+    assert all(row.value >= plan.value * (1 - 1e-9) for row in plan.baselines)
+
+
+@examples(40)
+@given(cards, boxes, workloads, st.sampled_from([None, *NAMES]), st.sampled_from(["fit", "latency"]))
+def test_the_most_of_each_fits_and_more_does_not(model, where, work, name, regime):
+    plan = hs.plan(model, where, work, tool=name, regime=regime)
+    assert (plan.placement is None) == (not plan.question.fits())
+    assert plan.most_sequences() >= work.sequences or plan.placement is None
+    most = plan.most_context()
+    if most:
+        for tokens in (most, most + 1):
+            other = hs.Workload(1, 0, context=tokens, sequences=work.sequences, chunk=work.chunk)
+            fits = hs.plan(model, where, other, tool=name, regime="fit").status == "optimal"
+            assert fits == (tokens == most)
+    bits, now = plan.most_bits(), 8 * model.total_bytes / model.n_parameters
+    assert bits >= now - 1 / 16 or plan.placement is None
+    if bits:
+        for count in (bits, bits + 1 / 16):
+            fits = hs.plan(model.scaled(count / now), where, work, tool=name, regime="fit").status == "optimal"
+            assert fits == (count == bits)
+
+
+def test_whether_a_model_fits_needs_no_speeds():
+    where = hs.Machine(hs.Cluster([hs.Device("a", memory_bytes=1e6), hs.Device("b", memory_bytes=1e6)], bandwidth=math.inf))
+    plan = hs.plan(card(), where, hs.Workload(3, 1), regime="fit")
+    assert (plan.status, plan.value, len(plan.placement)) == ("optimal", 0.0, 1)
+    assert math.isnan(plan.tokens_per_second)
+    assert hs.plan(card(), where, hs.Workload(3, 1, context=10**6), regime="fit").status == "infeasible"
+
+
+def test_llama_cpp_leaves_a_gibibyte_free_and_has_the_embedding_on_the_cpu():
+    gpu = hs.Device("g", memory_bytes=8e9, peak_flops={"float16": 1e13}, memory_bandwidth=1e11)
+    cpu = hs.Device("cpu", memory_bytes=8e9, peak_flops={"float16": 1e12}, memory_bandwidth=1e10)
+    where = hs.Machine(hs.Cluster([gpu, cpu], bandwidth=1e10))
+    plan = hs.plan(card(), where, hs.Workload(3, 1), tool="llama.cpp")
+    assert plan.problem.memory_bytes.tolist() == [8e9 - 2**30, 8e9]
+    assert plan.placement.stages == ((1, 0, 1), (0, 1, 6))
+    assert hs.plan(card(), where.reserving({"g": 5e8}), hs.Workload(3, 1), tool="llama.cpp").problem.memory_bytes.tolist() == [7.5e9, 8e9]
+    assert hs.plan(card(), where, hs.Workload(3, 1), tool="vllm").problem.memory_bytes[0] == pytest.approx(7.2e9)
+
+
+def test_a_tied_head_of_transformers_is_with_the_embedding():
+    """Two devices of half the memory: the first stage pays the table once and both passes over it, and the last one a hop more."""
+    model, where = card(4, tied=True), box((1.5e5, 1.5e5), (1.0, 1.0), cpu=False)
+    work = hs.Workload(5, 3)
+    plan = hs.plan(model, where, work, tool="transformers")
+    bare = hs.costs.LanguageRoofline().chain(model, where, work)
+    (first, _, cut), (second, _, end) = plan.placement.stages
+    assert end == model.n_items - 1
+    own = bare.seconds[:cut, first].sum() + bare.seconds[-1, first] + bare.seconds[cut:end, second].sum()
+    assert plan.value == pytest.approx(own + bare.hops[first, second] + bare.hops[second, first])
+    held = bare.weight_bytes[:cut].sum() + bare.weight_bytes[-1] - bare.shared_bytes + bare.cache_bytes[:cut].sum()
+    assert plan.values.stage_bytes[0] == held + max(bare.workspace_bytes[:cut].max(), bare.workspace_bytes[-1])
+
+
+def test_the_default_of_a_tool_is_the_first_baseline():
+    plan = hs.plan(card(8), box(cpu=False), hs.Workload(5, 3), tool="vllm")
+    assert plan.baselines[0].name == "vllm default"
+    counts = [end - first for _, first, end in plan.baselines[0].placement.stages]
+    assert counts == [3 + 1, 3, 2 + 1]
+    assert [row.name for row in hs.plan(card(8), box(cpu=False), hs.Workload(5, 3)).baselines] == [
+        "even",
+        "fill-first",
+        "by memory",
+        "by bandwidth",
+    ]
+
+
+def test_several_nodes_are_told_their_lines():
+    devices = [
+        hs.Device(f"gpu{k}", node=f"n{k}", memory_bytes=2e5, peak_flops={"float16": 1e9}, memory_bandwidth=1e8 * (k + 1)) for k in range(3)
+    ]
+    where = hs.Machine(hs.Cluster(devices, bandwidth=1e8), reserved_bytes=dict.fromkeys(["gpu0", "gpu1", "gpu2"], 0))
+    assert where.names_in("vllm") == ("n0:0", "n1:0", "n2:0")
+    plan = hs.plan(card(8), where, hs.Workload(5, 3, sequences=4), tool="vllm")
+    lines = plan.command().text.splitlines()
+    head = lines[0].removeprefix("# on ")
+    assert len(lines) == 2 * len(plan.placement) > 2
+    for rank, (node, line) in enumerate(zip(lines[::2], lines[1::2], strict=True)):
+        assert node == f"# on n{plan.placement.stages[rank].device}"
+        assert f"--nnodes {len(plan.placement)} --node-rank {rank} --master-addr {head}" in line
+        assert line.endswith("--headless") == (rank > 0)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: hs.plan(card(), box(), hs.Workload(3, 1, sequences=2), tool="llama.cpp", regime="throughput"),
+            "llama.cpp works on one request at a time, its stages one after the other; ask for the regime 'latency', or for a tool that",
+        ),
+        (lambda: hs.plan(card(), box(), hs.Workload(3, 1), tool="x"), "tool is 'x'; choose from accelerate, llama.cpp"),
+        (
+            lambda: tools.tool("vllm").restricted(card(), hs.ChainProblem(["a"], ["b"], [[1.0]]), [0]),
+            r"problem has 1 item on 1 device; give one of the 6 items of 'small' on 1 device",
+        ),
+        (
+            lambda: hs.plan(card(), box(), hs.Workload(3, 1, cache_bytes=3.0), tool="llama.cpp").command(),
+            "numbers in the KV cache have 3 bytes, of which llama.cpp has no type; it has f32 of 4, f16 of 2, q8_0 of 1.0625",
+        ),
+    ],
+)
+def test_messages(call, message):
+    with pytest.raises(hs.HetschedError, match=message):
+        call()
+
+
+def test_the_cache_and_the_chunks_are_told_to_the_tool():
+    work = hs.Workload(3, 1, chunk=256, cache_bytes=34 / 32)
+    assert " -ub 256 -ctk q8_0 -ctv q8_0 -fa on " in hs.plan(card(), box(), work, tool="llama.cpp").command().text
+    said = hs.plan(card(), box(), hs.Workload(3, 1, chunk=256, cache_bytes=1), tool="vllm").command().text
+    assert said.endswith("--max-num-batched-tokens 256 --kv-cache-dtype fp8_e5m2")
+
+
+def test_a_card_of_fewer_bits_is_smaller():
+    model = card()
+    assert model.scaled(0.5).total_bytes == model.total_bytes / 2
+    assert model.scaled(0.5).n_parameters == model.n_parameters
+    assert CONFIG["hidden_size"] == model.width
