@@ -50,6 +50,7 @@ KINDS: Mapping[str, str] = {
     "hetsched-model": "hetsched.chain.card_document:ModelDocument",
     "hetsched-machine": "hetsched.chain.machine_document:MachineDocument",
     "hetsched-plan": "hetsched.planning.plan_document:PlanDocument",
+    "hetsched-rates": "hetsched.costs.rates_document:RatesDocument",
 }
 """Module and class of the document of each `format` that `read` supports, imported at first use."""
 

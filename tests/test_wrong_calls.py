@@ -445,6 +445,16 @@ def machine() -> hs.Machine:
     return hs.Machine(cluster, tool_names={"x": {"vllm": 0}, "y": {"vllm": 1}})
 
 
+def rates() -> hs.costs.Rates:
+    known = {"bytes": 1e9, "parameters": 5e8}
+    return hs.costs.Rates([hs.costs.Rate("x", 1.0, 512, **known), hs.costs.Rate("x", 1.0, 0, 8, **known)])
+
+
+def llama_bench_file() -> str:
+    Path("bench.json").write_text('[{"n_prompt": 512, "n_gen": 0, "avg_ts": 100.0, "gpu_info": "Tesla T4", "n_gpu_layers": 99}]')
+    return "bench.json"
+
+
 def model_plan() -> hs.ModelPlan:
     return hs.plan(model_card(), machine(), hs.Workload(3, 1))
 
@@ -469,7 +479,10 @@ def gguf_file() -> str:
 BY_DOOR: dict[str, Callable[[], Any]] = {
     **{f"ChainProblem.{name}": lambda name=name: getattr(chain(), name) for name in ("items", "devices", "seconds")},
     **{f"chain.ChainStage.{name}": lambda end=end: end for name, end in (("device", 0), ("first", 0), ("end", 1))},
-    **{f"chain.ChainValues.{name}": lambda: np.ones(2) for name in ("stage_seconds", "hop_seconds", "stage_bytes", "missing_bytes")},
+    **{
+        f"chain.ChainValues.{name}": lambda: np.ones(2)
+        for name in ("stage_seconds", "hop_seconds", "overlapped_seconds", "overlapped_hops", "stage_bytes", "missing_bytes")
+    },
     "chain.ChainValues.closing_seconds": lambda: 0.0,
     "chain.ChainValues.in_progress": lambda: 2,
     "chain.evaluate.problem": chain,
@@ -603,6 +616,20 @@ BY_DOOR: dict[str, Callable[[], Any]] = {
     "Shape.columns": lambda: 1.0,
     "Shape.rows": lambda: 1.0,
     "Shape.reduction": lambda: 1.0,
+    "costs.Rates.rows": lambda: rates().rows,
+    "costs.Rates.parse.text": lambda: "x:pp512=100,tg8=10",
+    "costs.Rates.read_llama_bench.path": llama_bench_file,
+    "costs.Rates.efficiency.machine": machine,
+    "costs.Rate.device": lambda: "x",
+    "costs.Rate.seconds": lambda: 1.0,
+    "costs.devices.kind_of.name": lambda: "Tesla T4",
+    "costs.devices.machine.devices": lambda: ["t4", "v100"],
+    "costs.interconnects.Interconnect.bandwidth": lambda: 1e9,
+    "costs.interconnects.Interconnect.latency": lambda: 1e-5,
+    "costs.interconnects.Interconnect.source": lambda: "assumed",
+    "costs.interconnects.link.name": lambda: "pcie4-x16",
+    "Machine.names_in.tool": lambda: "vllm",
+    "Machine.with_efficiency.efficiency": lambda: {"x": (0.5, 0.5)},
     "costs.devices.Specification.units": lambda: 1,
     "costs.devices.Specification.cache_bytes": lambda: 1.0,
     "costs.Profile.amounts.digests": lambda: ["a"],
@@ -855,6 +882,9 @@ SELVES: dict[str, Callable[[], Any]] = {
     "ChainProblem": chain,
     "LanguageRoofline": hs.costs.LanguageRoofline,
     "Machine.write": machine,
+    "Machine.names_in": machine,
+    "Machine.with_efficiency": machine,
+    "Rates": rates,
     "ModelCard": model_card,
     "Placement": placement,
     "Command": lambda: model_plan().command("vllm"),

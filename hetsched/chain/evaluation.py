@@ -26,6 +26,10 @@ class ChainValues(Frozen):
         Time between successive stages.
     closing_seconds : float
         Time from the last stage back to the first.
+    overlapped_seconds : float64 [K]
+        The part of `stage_seconds` during which other stages compute parts of the same request.
+    overlapped_hops : float64 [K - 1]
+        The same of `hop_seconds`.
     stage_bytes, missing_bytes : float64 [K]
         What each stage needs, and by how much that is more than its device has.
     in_progress : int
@@ -35,6 +39,8 @@ class ChainValues(Frozen):
     stage_seconds: FloatArray
     hop_seconds: FloatArray
     closing_seconds: float
+    overlapped_seconds: FloatArray
+    overlapped_hops: FloatArray
     stage_bytes: FloatArray
     missing_bytes: FloatArray
     in_progress: int
@@ -46,8 +52,9 @@ class ChainValues(Frozen):
 
     @property
     def latency(self) -> float:
-        """Seconds of one request alone."""
-        return math.fsum([*self.stage_seconds, *self.hop_seconds, self.closing_seconds])
+        """Seconds of one request alone: of the overlapped times only the largest counts."""
+        overlapped = [*self.overlapped_seconds, *self.overlapped_hops]
+        return math.fsum([*self.stage_seconds, *self.hop_seconds, self.closing_seconds, *np.negative(overlapped), max(overlapped)])
 
     @property
     def largest_load(self) -> float:
@@ -72,12 +79,15 @@ def evaluate(problem: ChainProblem, placement: Placement) -> ChainValues:
     stages = placement.stages
     check_stages(placement, problem.n_items, problem.n_devices)
     devices = [stage.device for stage in stages]
+    pairs = list(itertools.pairwise(devices))
     used = np.array([stage_bytes(problem, stage) for stage in stages])
     free = problem.memory_bytes[devices]
     return ChainValues(
         np.array([problem.stage_seconds[k] + math.fsum(problem.seconds[first:end, k]) for k, first, end in stages]),
-        np.array([problem.hops[pair] for pair in itertools.pairwise(devices)]),
+        np.array([problem.hops[pair] for pair in pairs]),
         float(problem.closing[devices[-1], devices[0]]),
+        np.array([math.fsum(problem.overlapped_seconds[first:end, k]) for k, first, end in stages]),
+        np.array([problem.overlapped_hops[pair] for pair in pairs]),
         used,
         np.maximum(used - free, 0.0),
         problem.in_progress(len(stages)),

@@ -6,16 +6,19 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from os import PathLike
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from hetsched import documents
-from hetsched.arguments import checked
+from hetsched.arguments import checked, shown
 from hetsched.arrays import FloatArray, Frozen, readonly
-from hetsched.errors import InvalidProblem
+from hetsched.errors import InvalidArgument, InvalidProblem
 from hetsched.problem.cluster import Cluster
 from hetsched.problem.graph import number
+
+LLAMA_CPP: Mapping[str, str] = {"cuda": "CUDA", "rocm": "ROCm", "metal": "MTL"}
+"""What llama.cpp calls devices of a family, before their number."""
 
 
 class Efficiency(NamedTuple):
@@ -96,25 +99,50 @@ class Machine(Frozen):
         reserved = np.array([self.reserved_bytes.get(name, 0.0) for name in self.cluster.names])
         return readonly(np.maximum(self.cluster.memory_bytes - reserved, 0.0))
 
+    @property
+    def cost_basis(self) -> Literal["modelled", "measured", "mixed"]:
+        """Whether the efficiency of none, of all or of some of the devices is stated, as measured."""
+        return "modelled" if not self.efficiency else "measured" if len(self.efficiency) == self.cluster.n_devices else "mixed"
+
+    @checked(InvalidProblem)
+    def with_efficiency(self, efficiency: Mapping[str, tuple[float, float]]) -> Machine:
+        """Return the machine with the efficiencies of some devices stated, for instance those of `hetsched.costs.Rates.efficiency`."""
+        stated = {**self.efficiency, **efficiency}
+        return Machine(self.cluster, reserved_bytes=self.reserved_bytes, tool_names=self.tool_names, efficiency=stated)
+
     @checked
     def names_in(self, tool: str) -> tuple[str | int, ...]:
-        """Return what a tool calls each device: as `tool_names` says, or by default.
+        """Return a tool's name of each device, by the device's number.
 
-        By default a device of the kind ``"cpu"``, or of that name, is the CPU, and others are GPUs, numbered on each node in order from 0.
-        llama.cpp calls them CPU and CUDA0, other tools cpu and 0; GPU 0 of one of several nodes is ``"node:0"``.
+        A device without a name in `tool_names` has the default: in llama.cpp ``"CPU"``, ``"CUDA0"``, ``"ROCm0"`` or ``"MTL0"``, in the
+        tools that use torch ``"cpu"``, ``"mps"`` or a number. Numbers count the devices of a family on a node in order; on one of several
+        nodes the name is ``"node:0"``. A device that states no family is a CPU if its name begins with "cpu", and of CUDA otherwise.
+
+        Raises
+        ------
+        InvalidArgument
+            A device has a family of which no default is known.
         """
-        names: list[str | int] = []
-        gpus: Counter[str] = Counter()
+        names, count = list[str | int](), Counter[tuple[str, str]]()
         several = len({device.node for device in self.cluster.devices}) > 1
         for device in self.cluster.devices:
-            is_cpu = "cpu" in (device.kind, device.name)
-            by_default: str | int = "cpu" if is_cpu else gpus[device.node]
+            family = device.family or ("cpu" if device.name.lower().startswith("cpu") else "cuda")
+            stated = self.tool_names.get(device.name, {}).get(tool)
+            if stated is None and family not in ("cpu", *LLAMA_CPP):
+                raise InvalidArgument(
+                    f"device {device.name!r} is of family {shown(family)}, which has no default name in {tool}; make the machine with "
+                    f"tool_names={{{device.name!r}: {{{tool!r}: ...}}}}"
+                )
+            number = count[device.node, family]
+            count[device.node, family] += 1
+            if stated is not None:
+                names.append(stated)
+                continue
             if tool == "llama.cpp":
-                by_default = "CPU" if is_cpu else f"CUDA{by_default}"
-            if several:
-                by_default = f"{device.node or device.name}:{by_default}"
-            gpus[device.node] += not is_cpu
-            names.append(self.tool_names.get(device.name, {}).get(tool, by_default))
+                default: str | int = "CPU" if family == "cpu" else f"{LLAMA_CPP[family]}{number}"
+            else:
+                default = {"cpu": "cpu", "metal": "mps"}.get(family, number)
+            names.append(f"{device.node or device.name}:{default}" if several else default)
         return tuple(names)
 
     @checked

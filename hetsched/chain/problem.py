@@ -18,6 +18,10 @@ from hetsched.problem.graph import RANGE, in_range, plural, unique_names
 
 MOST_DEVICES = 64
 IMPOSSIBLE, UNLIMITED = ", or inf if it is impossible", ", or inf for unlimited"
+OVERLAPPED = {"overlapped_seconds": "seconds", "overlapped_hops": "hops"}
+"""Times that overlap, and those of which they are a part."""
+TIMES = ("seconds", "stage_seconds", "hops", "closing", *OVERLAPPED)
+"""All columns of seconds."""
 
 
 class ChainProblem(Frozen):
@@ -44,6 +48,10 @@ class ChainProblem(Frozen):
         Time from a stage on one device (row) to the next stage on another (column). inf: impossible. Default: 0.
     closing : array_like [m, m], optional
         Time from the last stage (row) back to the first (column), if they are two. inf: impossible. Default: 0.
+    overlapped_seconds : array_like [n, m], optional
+        The part of ``seconds`` during which the other stages compute parts of the same request, see the notes. Default: 0.
+    overlapped_hops : array_like [m, m], optional
+        The same of ``hops``. Default: 0.
     most_in_progress : int, optional
         Most requests that are in progress at a time. Default: as many as there are stages.
     shared_bytes : float
@@ -52,7 +60,8 @@ class ChainProblem(Frozen):
     Raises
     ------
     InvalidProblem
-        A shape does not fit, an amount is negative, NaN or out of range, or there is no item or device.
+        A shape does not fit, an amount is negative, NaN or out of range, more than all of a time is overlapped, or there is no item
+        or device.
 
     Notes
     -----
@@ -60,6 +69,11 @@ class ChainProblem(Frozen):
     ``workspace_bytes``, and ``shared_bytes`` less if it is the whole chain, a stage fits if M is at most ``memory_bytes``. M never
     falls when an interval grows. Bytes are whole numbers, so that their sums are exact: needs are rounded up, memory and
     ``shared_bytes`` down.
+
+    A request takes the sum of all times, but of the overlapped ones of its stages and hops only the largest: a prompt of q chunks
+    that pass through the stages one behind the other takes the sum of the times of one chunk, and q - 1 times the largest of them. So
+    ``overlapped_seconds`` is q - 1 times the time of a chunk; chunks are taken as alike, each with the mean of their times.
+    A device or link is busy for all of its time with a request nonetheless, which bounds the period.
     """
 
     items: tuple[str, ...]
@@ -72,6 +86,8 @@ class ChainProblem(Frozen):
     stage_seconds: FloatArray
     hops: FloatArray
     closing: FloatArray
+    overlapped_seconds: FloatArray
+    overlapped_hops: FloatArray
     shared_bytes: int
     most_in_progress: int | None
 
@@ -89,6 +105,8 @@ class ChainProblem(Frozen):
         stage_seconds: npt.ArrayLike | None = None,
         hops: npt.ArrayLike | None = None,
         closing: npt.ArrayLike | None = None,
+        overlapped_seconds: npt.ArrayLike | None = None,
+        overlapped_hops: npt.ArrayLike | None = None,
         shared_bytes: float = 0.0,
         most_in_progress: int | None = None,
     ) -> None:
@@ -109,7 +127,11 @@ class ChainProblem(Frozen):
             "stage_seconds": _amounts("stage_seconds", stage_seconds, (m,), IMPOSSIBLE),
             "hops": _pairs("hops", hops, m),
             "closing": _pairs("closing", closing, m),
+            "overlapped_seconds": _amounts("overlapped_seconds", overlapped_seconds, (n, m), IMPOSSIBLE),
+            "overlapped_hops": _pairs("overlapped_hops", overlapped_hops, m),
         }
+        for overlapped, whole in OVERLAPPED.items():
+            columns[overlapped] = _within(overlapped, columns[overlapped], whole, columns[whole])
         if not 0 <= shared_bytes <= min(columns["weight_bytes"][[0, -1]]):
             raise InvalidProblem(
                 f"shared_bytes is {shared_bytes!r}; it must be at least 0 and at most the weights of the first and of the last item, "
@@ -139,7 +161,7 @@ class ChainProblem(Frozen):
     @checked(InvalidProblem, factor=number(0))
     def scaled(self, factor: float) -> ChainProblem:
         """Return a copy whose times are multiplied by a finite factor from 0."""
-        return self.replace(**{name: getattr(self, name) * factor for name in ("seconds", "stage_seconds", "hops", "closing")})
+        return self.replace(**{name: getattr(self, name) * factor for name in TIMES})
 
     @checked(InvalidProblem)
     def merged(self, starts: Sequence[int]) -> ChainProblem:
@@ -163,6 +185,7 @@ class ChainProblem(Frozen):
         return self.replace(
             items=names,
             seconds=np.add.reduceat(self.seconds, starts),
+            overlapped_seconds=np.add.reduceat(self.overlapped_seconds, starts),
             weight_bytes=weights - self.shared_bytes if whole else weights,
             cache_bytes=np.add.reduceat(self.cache_bytes, starts),
             workspace_bytes=np.maximum.reduceat(self.workspace_bytes, starts),
@@ -171,8 +194,8 @@ class ChainProblem(Frozen):
 
     def without_times(self) -> ChainProblem:
         """Return a copy that takes no time; what is impossible stays so."""
-        times = ("seconds", "stage_seconds", "hops", "closing")
-        return self.replace(**{name: np.where(np.isfinite(getattr(self, name)), 0.0, np.inf) for name in times})
+        times = {name: np.where(np.isfinite(getattr(self, name)), 0.0, np.inf) for name in ("seconds", "stage_seconds", "hops", "closing")}
+        return self.replace(**times, overlapped_seconds=None, overlapped_hops=None)
 
     @property
     def n_items(self) -> int:
@@ -195,12 +218,12 @@ class ChainProblem(Frozen):
         return groups
 
     def _interchangeable(self, a: int, b: int) -> bool:
-        own = [self.seconds[:, [a, b]], self.memory_bytes[None, [a, b]], self.stage_seconds[None, [a, b]]]
-        if any((column[:, 0] != column[:, 1]).any() for column in own):
+        own = (self.seconds, self.overlapped_seconds, self.memory_bytes[None], self.stage_seconds[None])
+        if any((column[:, a] != column[:, b]).any() for column in own):
             return False
         image = np.arange(self.n_devices)
         image[[a, b]] = b, a
-        return all(np.array_equal(pairs, pairs[np.ix_(image, image)]) for pairs in (self.hops, self.closing))
+        return all(np.array_equal(pairs, pairs[np.ix_(image, image)]) for pairs in (self.hops, self.overlapped_hops, self.closing))
 
 
 def _amounts(name: str, values: npt.ArrayLike | None, shape: tuple[int, ...], or_inf: str = "") -> FloatArray:
@@ -220,3 +243,11 @@ def _pairs(name: str, values: npt.ArrayLike | None, m: int) -> FloatArray:
     array = _amounts(name, values, (m, m), IMPOSSIBLE)
     np.fill_diagonal(array, 0.0)
     return array
+
+
+def _within(name: str, part: FloatArray, whole_name: str, whole: FloatArray) -> FloatArray:
+    """Return a part of amounts, 0 where the whole is impossible."""
+    if (part > whole).any():
+        first = tuple(int(k) for k in np.argwhere(part > whole)[0])
+        raise InvalidProblem(f"{name}{list(first)} is {part[first]}; it must be at most {whole_name}{list(first)}, {whole[first]}")
+    return np.where(np.isinf(whole), 0.0, part)

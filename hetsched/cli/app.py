@@ -25,6 +25,7 @@ from hetsched.cli.commands import (
     compare,
     demo,
     generate,
+    machine,
     methods,
     model,
     modules,
@@ -62,6 +63,7 @@ ORDER = (
     "stages",
     "plan",
     "model",
+    "machine",
     "methods",
     "reproduce",
     "prepare",
@@ -190,6 +192,7 @@ app.command("coarsen", cls=Command)(coarsen.coarsen)
 app.command("stages", cls=Command)(stages.stages)
 app.command("plan", cls=Command)(plan.plan)
 app.command("model", cls=Command)(model.model)
+app.command("machine", cls=Command)(machine.machine)
 app.command("methods", cls=Command)(methods.methods)
 app.command("reproduce", cls=Command)(reproduce.reproduce)
 app.command("schema", cls=Command)(schema.schema)

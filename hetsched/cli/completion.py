@@ -54,6 +54,13 @@ def clusters(incomplete: str) -> list[str]:
     return _beginning(incomplete, clusters.names())
 
 
+def links(incomplete: str) -> list[str]:
+    """Return the named links between devices."""
+    from hetsched.costs import interconnects
+
+    return _beginning(incomplete, interconnects.names())
+
+
 def dtypes(incomplete: str) -> list[str]:
     """Return the number formats that a device of the catalogue has a peak for."""
     from hetsched.costs.devices import CATALOGUE

@@ -13,9 +13,11 @@ from hetsched.cli.terminal import Working, say, warn
 from hetsched.errors import HetschedError, InvalidProblem
 
 if TYPE_CHECKING:
+    from hetsched.chain.card import ModelCard
     from hetsched.chain.machine import Machine
     from hetsched.costs.analytic import Analytic
     from hetsched.costs.profile import Profile
+    from hetsched.costs.rates import Rate, Rates
     from hetsched.costs.roofline import Roofline
     from hetsched.costs.timeline import Timeline
     from hetsched.problem.cluster import Cluster
@@ -100,6 +102,32 @@ def read_machine(path: Path) -> Machine:
 
     machine: Machine = _read(path, Machine)
     return machine
+
+
+def read_card(path: Path, *, bits: float | None = None) -> ModelCard:
+    """Return the card in the document at `path`, or of the GGUF file, the config.json or the directory there."""
+    from hetsched.frontends import cards
+
+    with Working(f"reading {path}"):
+        return cards.read(path, bits=bits)
+
+
+def read_rates(texts: Sequence[str]) -> Rates:
+    """Return the rates of words, of files of ``llama-bench -o json``, and of documents; ``NAME:`` before a file states the device."""
+    from hetsched.costs.rates import Rates
+
+    rows: list[Rate] = []
+    for text in texts:
+        name, _, behind = text.partition(":")
+        path = Path(text) if Path(text).is_file() else Path(behind) if behind and Path(behind).is_file() else None
+        if path is None:
+            rows += Rates.parse(text).rows
+        elif path.read_bytes().lstrip()[:1] == b"[":
+            rows += Rates.read_llama_bench(path, device=name if path == Path(behind) else None).rows
+        else:
+            rates: Rates = _read(path, Rates)
+            rows += [row._replace(device=name) if path == Path(behind) else row for row in rates.rows]
+    return Rates(rows)
 
 
 def find_cluster(name: str) -> Cluster:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hetsched.costs import devices
+from hetsched.costs import devices, interconnects
 from hetsched.costs.analytic import Analytic, Family
 from hetsched.costs.communication import Links
 from hetsched.costs.deviations import Deviations
@@ -14,6 +14,7 @@ from hetsched.costs.profile import Profile
 from hetsched.costs.profile_comparison import ProfileComparison, compare_profiles
 from hetsched.costs.profiled import Profiled
 from hetsched.costs.protocol import CostModel, DescribedProfiler, KernelModel, Kernels, Measured, Profiler, StageCost
+from hetsched.costs.rates import Rate, Rates
 from hetsched.costs.recording import Recorder, measure
 from hetsched.costs.regression import Regression
 from hetsched.costs.roofline import Roofline
@@ -42,6 +43,8 @@ __all__ = [
     "Profiled",
     "ProfiledDevice",
     "Profiler",
+    "Rate",
+    "Rates",
     "Recorder",
     "Regression",
     "Roofline",
@@ -53,5 +56,6 @@ __all__ = [
     "compare_profiles",
     "device",
     "devices",
+    "interconnects",
     "measure",
 ]

@@ -59,7 +59,9 @@ class LanguageRoofline:
             raise InvalidProblem(f"item_seconds is {self.item_seconds!r}; it must be a finite number of seconds from 0")
 
     @checked(in_progress=COUNT, tensors_sent=COUNT)
-    def chain(self, card: ModelCard, machine: Machine, work: Workload, *, in_progress: int = 1, tensors_sent: int = 1) -> ChainProblem:
+    def chain(
+        self, card: ModelCard, machine: Machine, work: Workload, *, in_progress: int = 1, tensors_sent: int = 1, overlap: bool = False
+    ) -> ChainProblem:
         """Return the problem of a workload.
 
         Parameters
@@ -71,6 +73,9 @@ class LanguageRoofline:
             Microbatches into which the sequences are divided, rounded up; the times are those of one microbatch.
         tensors_sent : int
             Tensors of the model's width that a token takes from a stage to the next.
+        overlap : bool
+            Whether the stages compute the chunks of a prompt one behind the other, as llama.cpp does where all layers are on GPUs.
+            Otherwise a chunk has passed all stages before the next one begins.
 
         Raises
         ------
@@ -85,15 +90,21 @@ class LanguageRoofline:
         shares = [machine.efficiency.get(device.name, Efficiency(self.compute, self.memory)) for device in devices]
         peak = np.array([share.compute * peak_of(device, self.dtype) for share, device in zip(shares, devices, strict=True)])
         bandwidth = np.array([share.memory * bandwidth_of(device) for share, device in zip(shares, devices, strict=True)])
-        seconds = np.zeros((card.n_items, len(devices)))
+        chunks = math.ceil(work.prompt * batch / work.chunk)
+        again = (chunks - 1) / chunks if overlap else 0.0
+        seconds, overlapped = np.zeros((2, card.n_items, len(devices)))
         for rows in _alike(card):
             item = _Item(card, int(rows[0]), work)
             flops, moved = (np.concatenate(parts) for parts in zip(item.prompt(batch), item.output(batch), strict=True))
             steps = np.maximum(flops[:, None] / peak, moved[:, None] / bandwidth)
             seconds[rows] = self.item_seconds * len(flops) + steps.sum(axis=0)
+            overlapped[rows] = again * (self.item_seconds * chunks + steps[:chunks].sum(axis=0))
+        width = batch * card.width * work.activation_bytes * tensors_sent
         return held(card, machine, work, in_progress=in_progress).replace(
             seconds=seconds,
-            hops=_hops(card, machine, work, batch, tensors_sent),
+            hops=_messages(machine, chunks + work.output, (work.prompt + work.output) * width),
+            overlapped_seconds=overlapped,
+            overlapped_hops=_messages(machine, again * chunks, again * work.prompt * width),
             closing=_messages(machine, work.output, batch * TOKEN_BYTES * work.output),
         )
 
@@ -190,14 +201,7 @@ def _workspace(card: ModelCard, work: Workload, batch: int) -> FloatArray:
     return numbers
 
 
-def _hops(card: ModelCard, machine: Machine, work: Workload, batch: int, tensors_sent: int) -> FloatArray:
-    """Return the seconds between two stages for a microbatch: a message for each chunk and for each further token."""
-    chunks = math.ceil(work.prompt * batch / work.chunk)
-    moved = (work.prompt + work.output) * batch * card.width * work.activation_bytes * tensors_sent
-    return _messages(machine, chunks + work.output, moved)
-
-
-def _messages(machine: Machine, count: int, total: float) -> FloatArray:
+def _messages(machine: Machine, count: float, total: float) -> FloatArray:
     """Return the seconds of messages between each two devices; inf where there is no route."""
     cluster = machine.cluster
     with np.errstate(divide="ignore", invalid="ignore"):

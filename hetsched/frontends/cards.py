@@ -33,7 +33,7 @@ def read(path: str | os.PathLike[str], *, bits: float | None = None) -> ModelCar
         A GGUF file needs the package ``gguf``.
     """
     file = Path(path)
-    if file.suffix == ".gguf":
+    if file.suffix.lower() == ".gguf":
         card = gguf.read(file)
     elif file.is_dir() and not (file / "config.json").exists():
         found = sorted(file.glob("*.gguf"))

@@ -7,6 +7,7 @@ tried: exactly, in time n G^2 prod(m_g + 1) for n items and G groups of m_g devi
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,10 @@ from hetsched.chain.problem import ChainProblem
 from hetsched.errors import UnsupportedFeature
 from hetsched.planning import chain_kernels as kernels
 
+CLOSE = 1e-12
+"""Relative difference of latencies below which one is not better than another, as sums are rounded."""
+SHRINK = 0.8
+"""Factor by which the first caps on overlapped times shrink: of 0.5 to 0.85 the one with the least evaluations for 80 blocks."""
 MOST_NUMBERS = 2**27
 """The most numbers of a table, which is a gigabyte: sixteen devices that all differ and eighty items have three quarters of it."""
 
@@ -60,22 +65,37 @@ class Tables:
         counts: IntArray = self.used.sum(axis=1)
         return counts
 
-    @functools.cached_property
-    def before(self) -> FloatArray:
-        """Seconds of the items before each end [group, n + 1], without those that are impossible."""
-        seconds = self.problem.seconds[:, self.first].T
+    def before(self, times: FloatArray) -> FloatArray:
+        """Return the seconds of the items before each end [group, n + 1] by those of an item [n, m], without impossible ones."""
+        seconds = times[:, self.first].T
         before = np.zeros((len(seconds), self.problem.n_items + 1))
         np.cumsum(np.where(np.isfinite(seconds), seconds, 0.0), axis=1, out=before[:, 1:])
         return before
 
+    def intervals(self, times: FloatArray) -> FloatArray:
+        """Return the seconds of an interval [group, start, end] by those of an item [n, m]; inf where the end is not behind the start."""
+        before = self.before(times)
+        seconds: FloatArray = before[:, None, :] - before[:, :, None]
+        seconds[:, np.tri(self.problem.n_items + 1, dtype=bool)] = np.inf
+        return seconds
+
+    @functools.cached_property
+    def rest(self) -> FloatArray:
+        """Seconds of the items before each end [group, n + 1], without those that overlap."""
+        return self.before(self.problem.seconds - self.problem.overlapped_seconds)
+
     @functools.cached_property
     def stages(self) -> FloatArray:
-        """Seconds of a stage [group, start, end]; inf where the end is not behind the start, or an item is impossible."""
-        seconds: FloatArray = self.before[:, None, :] - self.before[:, :, None] + self.problem.stage_seconds[self.first, None, None]
-        seconds[:, np.tri(self.problem.n_items + 1, dtype=bool)] = np.inf
+        """Seconds of a stage [group, start, end]; inf where there is none, or an item is impossible."""
+        seconds = self.intervals(self.problem.seconds) + self.problem.stage_seconds[self.first, None, None]
         for g, i in np.argwhere(np.isinf(self.problem.seconds[:, self.first].T)):
             seconds[g, : i + 1, i + 1 :] = np.inf
         return seconds
+
+    @functools.cached_property
+    def overlapped(self) -> FloatArray:
+        """Overlapped seconds of a stage [group, start, end]; inf where there is none."""
+        return self.intervals(self.problem.overlapped_seconds)
 
     @functools.cached_property
     def needed(self) -> FloatArray:
@@ -95,15 +115,24 @@ class Tables:
         np.fill_diagonal(result, np.where(self.size > 1, pairs[self.first, self.last], np.inf))
         return result
 
-    def lowest(self, cap: float) -> IntArray:
-        """Return the first item of a stage by its group and end; the stage is possible, fits, and takes at most `cap` seconds."""
-        cap = min(cap, np.finfo(float).max)
+    def lowest(self, cap: float, overlap: float) -> IntArray:
+        """Return the first item of a stage by its group and end.
+
+        The stage is possible, fits, and takes at most `cap` seconds, `overlap` of them overlapped.
+        """
         low, row = np.empty((len(self.size), self.problem.n_items + 1), np.int64), np.empty(self.problem.n_items + 1, np.int64)
         for g, k in enumerate(self.first):
             kernels.lowest_starts(self.needed, self.problem.memory_bytes[k], low[g])
-            kernels.lowest_starts(self.stages[g], cap, row)
-            np.maximum(low[g], row, out=low[g])
+            for seconds, most in ((self.stages, min(cap, np.finfo(float).max)), (self.overlapped, overlap)):  # no impossible item
+                kernels.lowest_starts(seconds[g], most, row)
+                np.maximum(low[g], row, out=low[g])
         return low
+
+    def largest_overlap(self, placement: Placement) -> float:
+        """Return the largest overlapped seconds of a stage or hop, by the same sums as `lowest`."""
+        problem, stages = self.problem, placement.stages
+        hops = (problem.overlapped_hops[a.device, b.device] for a, b in itertools.pairwise(stages))
+        return float(max(*hops, *(self.overlapped[problem.groups[k], first, end] for k, first, end in stages), 0.0))
 
     def placement(self, groups: IntArray, starts: IntArray) -> Placement:
         """Return the placement with the group and the first item of each stage; devices of a group are taken in order."""
@@ -134,7 +163,7 @@ class LeastLatencies(Frozen):
 
 
 @checked
-def least_latency(problem: ChainProblem, *, cap: float = math.inf) -> LeastLatencies:
+def least_latency(problem: ChainProblem, *, cap: float = math.inf, each: bool = True) -> LeastLatencies:
     """Return the least latency by number of stages, over all placements that fit.
 
     Parameters
@@ -142,22 +171,70 @@ def least_latency(problem: ChainProblem, *, cap: float = math.inf) -> LeastLaten
     problem : ChainProblem
     cap : float
         Most seconds of a stage and of a hop.
+    each : bool
+        Whether each number of stages is answered. Otherwise only the least of all is, which is faster where times overlap; the latency
+        with another number of stages is that of some placement, or inf.
 
     Raises
     ------
     UnsupportedFeature
         The devices differ so much that the table would be too large.
     """
-    return _least(Tables(problem), cap, range(1, problem.n_devices + 1))
+    return _least(Tables(problem), cap, range(1, problem.n_devices + 1), None if each else np.ones(problem.n_devices))
 
 
-def _least(tables: Tables, cap: float, counts: Sequence[int]) -> LeastLatencies:
-    """Return the least latencies with these numbers of stages."""
+def _least(tables: Tables, cap: float, counts: Sequence[int], weight: FloatArray | None = None) -> LeastLatencies:
+    """Return the least latencies with these numbers of stages, whose loads are at most `cap`.
+
+    With a weight [m] by number of stages only the latency of least quotient is sought.
+
+    With S(C) the least sum of all times but the overlapped ones, where these are at most C, a placement under C has less latency than U
+    only if its largest overlapped time is less than U - S(C): that is the next cap. S never falls when C shrinks, so caps that shrink
+    fast, which make U small, come first, and then those between two of them.
+    """
+    latency = np.full(tables.problem.n_devices, np.inf)
+    placements: list[Placement | None] = [None] * tables.problem.n_devices
+
+    def look(overlap: float) -> tuple[FloatArray, float]:
+        """Return the least sums under a cap, and the largest overlapped time of their placements."""
+        sums, largest = _least_sums(tables, cap, overlap, counts), 0.0
+        for s, placement in enumerate(sums.placements):
+            if placement is not None:
+                own = tables.largest_overlap(placement)
+                largest = max(largest, own)
+                if sums.latency[s] + own < latency[s]:
+                    latency[s], placements[s] = sums.latency[s] + own, placement
+        return sums.latency, largest
+
+    def following(least: FloatArray) -> float:
+        """Return the cap after one with these least sums; 0 if there is none."""
+        wanted, found = latency if weight is None else (latency / weight).min() * weight, np.isfinite(least)
+        return float((wanted[found] * (1 - CLOSE) - least[found]).max(initial=0.0))
+
+    looks: list[tuple[float, FloatArray]] = []
+    overlap = math.inf
+    while overlap > 0:
+        least, largest = look(overlap)
+        looks.append((overlap, least))
+        overlap = min(SHRINK * largest, following(least))
+    for (_, sums), (lower, _) in itertools.pairwise([*looks, (0.0, least)]):
+        least = sums
+        while (overlap := following(least)) > lower:
+            least, _ = look(overlap)
+    return LeastLatencies(latency, tuple(placements))
+
+
+def _least_sums(tables: Tables, cap: float, overlap: float, counts: Sequence[int]) -> LeastLatencies:
+    """Return the least sums of all times but the overlapped ones; loads are at most `cap`, and of them `overlap` overlapped."""
     problem = tables.problem
-    hop, closing = (np.where(pairs <= cap, pairs, np.inf) for pairs in map(tables.between, (problem.hops, problem.closing)))
-    chain = kernels.Chain(tables.before, problem.stage_seconds[tables.first], tables.lowest(cap), hop, closing, tables.size, tables.stride)
+    hop, closing = tables.between(problem.hops - problem.overlapped_hops), tables.between(problem.closing)
+    hop[(tables.between(problem.hops) > cap) | (tables.between(problem.overlapped_hops) > overlap)] = np.inf
+    closing[closing > cap] = np.inf
+    chain = kernels.Chain(
+        tables.rest, problem.stage_seconds[tables.first], tables.lowest(cap, overlap), hop, closing, tables.size, tables.stride
+    )
     arrive, queue = np.empty(problem.n_items), np.empty(problem.n_items, np.int64)
-    latency = np.full(problem.n_devices, np.inf)
+    least = np.full(problem.n_devices, np.inf)
     placements: list[Placement | None] = [None] * problem.n_devices
     for first, back in _first_groups(tables, closing):
         kernels.shortest(chain, first, tables.table, arrive, queue)
@@ -166,12 +243,12 @@ def _least(tables: Tables, cap: float, counts: Sequence[int]) -> LeastLatencies:
             own = np.flatnonzero(tables.n_stages == count)
             at = int(np.argmin(total[own]))
             used, g = int(own[at // len(hop)]), at % len(hop)
-            if total[used, g] < latency[count - 1]:
+            if total[used, g] < least[count - 1]:
                 groups, starts = np.empty(count, np.int64), np.empty(count, np.int64)
                 kernels.trace(chain, first, tables.table, used, g, arrive, groups, starts)
                 placements[count - 1] = tables.placement(groups[::-1], starts[::-1])
-                latency[count - 1] = total[used, g]
-    return LeastLatencies(latency, tuple(placements))
+                least[count - 1] = total[used, g]
+    return LeastLatencies(least, tuple(placements))
 
 
 def _first_groups(tables: Tables, closing: FloatArray) -> Iterator[tuple[int, FloatArray]]:
@@ -208,7 +285,7 @@ def least_period(problem: ChainProblem | Sequence[ChainProblem]) -> LeastPeriod:
 
     Notes
     -----
-    With k requests in progress, loads of at most B and the least sum S(B) under that cap, the period is ``max(B, S(B) / k)``. S never
+    With k requests in progress, loads of at most B and the least latency S(B) under that cap, the period is ``max(B, S(B) / k)``. S never
     rises with B, so the least is at the smallest load B with ``S(B) / k <= B``, least over the numbers of stages, or at the load before.
     """
     problems = [problem] if isinstance(problem, ChainProblem) else problem
@@ -224,12 +301,13 @@ def _period_below(known: LeastPeriod, tables: Tables, counts: Sequence[int]) -> 
     pairs = [tables.between(each) for each in (tables.problem.hops, tables.problem.closing)]
     loads = np.unique(np.concatenate([each.ravel() for each in (tables.stages, *pairs)]))
     loads = loads[loads < known.period]
+    in_progress = np.array([tables.problem.in_progress(count) for count in range(1, tables.problem.n_devices + 1)], float)
 
     @functools.cache
     def least(at: int) -> tuple[float, Placement | None]:
         """Return the least S(B) / k under the cap B of `loads`, and its placement."""
-        found = _least(tables, loads[at], counts)
-        shares = found.latency / [tables.problem.in_progress(count) for count in range(1, tables.problem.n_devices + 1)]
+        found = _least(tables, loads[at], counts, in_progress)
+        shares = found.latency / in_progress
         return float(shares.min()), found.placements[int(np.argmin(shares))]
 
     low, high = -1, len(loads)  # the period is above the load at `low`, and at most that at `high`
@@ -257,7 +335,7 @@ def least_missing(problem: ChainProblem) -> float:
     missing = np.maximum(tables.needed - memory[tables.first, None, None], 0.0)
     missing[np.isinf(tables.stages)] = np.inf
     hop, closing = (np.where(np.isfinite(pairs), 0.0, np.inf) for pairs in map(tables.between, (problem.hops, problem.closing)))
-    nothing = np.zeros_like(tables.before)
+    nothing = np.zeros_like(tables.rest)
     chain = kernels.Chain(nothing, nothing[:, 0].copy(), nothing.astype(np.int64), hop, closing, tables.size, tables.stride)
     least = math.inf
     for first, back in _first_groups(tables, closing):

@@ -11,6 +11,8 @@ from hetsched.planning.planner import ModelPlan
 from hetsched.planning.sensitivity import STEPS, Best
 
 NOTHING = Best(math.inf, None)
+CAPS = 10
+"""About how many caps on overlapped times are tried."""
 MORE = 1e9
 """Bytes of memory that are added to a device."""
 MOST_WORK = 1e8
@@ -31,7 +33,8 @@ class DeviceLimit:
     step : Best
         The best value and placement then.
     factors : (float, float)
-        Factors of the device's times between which the plan stays the best, from 1/16 to 16; nan unless the regime is latency.
+        Factors of the device's times between which the plan stays the best, from 1/16 to 16; nan unless the regime is latency and no
+        chunks of a prompt overlap.
     """
 
     device: str
@@ -97,7 +100,8 @@ def explain(plan: ModelPlan, *, most_work: float = MOST_WORK) -> Explanation:
     bisections = math.ceil(math.log2(problem.n_items**2)) + 1
     steps = {name: plan.next_memory_step(name) for name in used} if budget.allows("the next step of memory", len(used) * bisections) else {}
     factors = {}
-    if plan.regime == "latency" and budget.allows("the times of a device alone", len(used) * 2 * STEPS):
+    overlap = any(one.overlapped_seconds.any() for one in plan.problems)
+    if plan.regime == "latency" and not overlap and budget.allows("the times of a device alone", len(used) * 2 * STEPS):
         factors = {name: plan.break_even(name) for name in used}
     limits = []
     for name in used:
@@ -134,4 +138,6 @@ def _work(plan: ModelPlan) -> float:
     """Return about how many steps a solve takes: those of the dynamic program, for each number of stages and cap of a throughput."""
     tables = Tables(plan.problems[0])
     steps = float(tables.n_states * len(tables.size) ** 2 * plan.problem.n_items)
+    if plan.problems[-1].overlapped_seconds.any():
+        return steps * CAPS
     return steps if plan.regime == "latency" else steps * len(plan.problems) * math.log2(plan.problem.n_items**2)

@@ -101,7 +101,7 @@ class PlanDocument(Document[ModelPlan], kw_only=True, tag="hetsched-plan"):
             regime=value.regime,  # type: ignore[arg-type]
             tool=value.tool,
             order=None if value.question.order is None else list(value.question.order),
-            costs=CostsPart(kind=value.measured, **dataclasses.asdict(value.costs)),  # type: ignore[arg-type]
+            costs=CostsPart(kind=value.cost_basis, **dataclasses.asdict(value.costs)),  # type: ignore[arg-type]
             status=str(value.status),  # type: ignore[arg-type]
             seconds=_finite(value.value),
             missing_bytes=_finite(value.missing_bytes),

@@ -124,7 +124,7 @@ class ModelPlan(Frozen):
         return alone.judged(self._placed())[1]
 
     @property
-    def measured(self) -> str:
+    def cost_basis(self) -> str:
         """``"modelled"``, ``"measured"`` or ``"mixed"``: whether the efficiency of no, each or some device was measured."""
         known = [name in self.machine.efficiency for name in self.problem.devices]
         return "measured" if all(known) else "mixed" if any(known) else "modelled"
@@ -160,7 +160,7 @@ class ModelPlan(Frozen):
         Raises
         ------
         UnsupportedFeature
-            There is no placement, or the regime is throughput, where the factors may be several intervals.
+            There is no placement, or the factors may be several intervals: the regime is throughput, or chunks of a prompt overlap.
         """
         if self.regime != "latency":
             raise UnsupportedFeature(f"the regime is {self.regime!r}; the factors are an interval only for 'latency'")

@@ -22,6 +22,7 @@ from hetsched.errors import InvalidArgument, UnsupportedFeature
 from hetsched.planning.dynamic_program import least_latency, least_missing, least_period
 from hetsched.planning.sensitivity import Best, Problems
 from hetsched.planning.tools import Tool
+from hetsched.planning.tools.protocol import impossible_on
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,14 +61,23 @@ class Question:
 
     @cached_property
     def problems(self) -> Problems:
-        """The problems for 1, 2, ... stages; the last one is for more too. Those of the tool, if one is asked for."""
-        return tuple(self._problem(count) for count in range(1, self._most() + 1))
+        """The problems for 1, 2, ... stages, the last one for more too; those of the tool, if one is asked for.
+
+        Of a tool that computes chunks of a prompt at once unless the host has blocks there are two for the latency: those with such
+        blocks, and those without.
+        """
+        if self.tool is None or not self.tool.overlaps or self.regime != "latency":
+            return tuple(self._problem(count) for count in range(1, self._most() + 1))
+        overlapped, host = self._problem(1, overlap=True), self.tool.host(self.names(self.tool.name))
+        if host is None:
+            return (overlapped,)
+        return self._problem(1), impossible_on(overlapped, [host], slice(1, None))
 
     def _most(self) -> int:
         """Return the most microbatches that are in progress."""
         return 1 if self.regime != "throughput" else min(len(self.machine.cluster.names), self.card.n_items, self.work.sequences)
 
-    def _problem(self, count: int) -> ChainProblem:
+    def _problem(self, count: int, *, overlap: bool = False) -> ChainProblem:
         """Return the problem of `count` microbatches in progress; for the throughput with times per sequence."""
         machine, work, tensors = self.machine, self.work, 1
         if self.tool is not None:
@@ -77,7 +87,7 @@ class Question:
         if self.regime == "fit":
             problem = held(self.card, machine, work)
         else:
-            problem = self.costs.chain(self.card, machine, work, in_progress=count, tensors_sent=tensors)
+            problem = self.costs.chain(self.card, machine, work, in_progress=count, tensors_sent=tensors, overlap=overlap)
         if self.regime == "throughput":
             problem = problem.scaled(1 / math.ceil(work.sequences / count)).replace(most_in_progress=work.sequences)
         if self.order is not None:
@@ -110,8 +120,16 @@ class Question:
         return [start for start in starts if start < self.problems[0].n_items]
 
     def of(self, placement: Placement | None) -> ChainProblem:
-        """Return the problem for as many requests in progress as a placement has stages."""
-        return self.problems[min(1 if placement is None else len(placement), len(self.problems)) - 1]
+        """Return the problem of a placement: for as many requests in progress as it has stages, or with chunks that overlap if they do."""
+        return self._one(self.problems, placement)
+
+    def _one(self, problems: Problems, placement: Placement | None) -> ChainProblem:
+        if placement is None:
+            return problems[0]
+        if self.regime == "throughput":
+            return problems[min(len(placement), len(problems)) - 1]
+        host = None if self.tool is None else self.tool.host(self.names(self.tool.name))
+        return problems[0 if any(stage.device == host and stage.end > 1 for stage in placement.stages) else -1]
 
     def solve(self, problems: Problems) -> Best:
         """Return the best placement of problems as those of the question."""
@@ -121,7 +139,8 @@ class Question:
             found = least_period(merged)
             best = Best(found.period, found.placement)
         else:
-            latencies = least_latency(merged[0])
+            found_each = [least_latency(problem, each=False) for problem in merged]
+            latencies = min(found_each, key=lambda found: float(found.latency.min()))
             best = Best(float(latencies.latency.min()), latencies.best)
         return best if best.placement is None else Best(best.value, unmerged(best.placement, starts, problems[0].n_items))
 
@@ -133,7 +152,8 @@ class Question:
         """Return whether any placement fits."""
         for count, problem in enumerate(self.problems, 1):
             latency = least_latency(problem.merged(self.starts).without_times()).latency
-            if np.isfinite(latency[count - 1 :] if count == len(self.problems) else latency[count - 1]).any():
+            last = count == len(self.problems)
+            if np.isfinite(latency if self.regime != "throughput" else latency[count - 1 :] if last else latency[count - 1]).any():
                 return True
         return False
 
@@ -143,13 +163,12 @@ class Question:
 
     def judged(self, placement: Placement) -> tuple[float, float]:
         """Return the bytes that a placement lacks, and its value, inf if it lacks any."""
-        problem = self.of(placement)
-        missing = float(evaluate(problem, placement).missing_bytes.sum())
-        return missing, math.inf if missing else self.value(problem, placement)
+        missing = float(evaluate(self.of(placement), placement).missing_bytes.sum())
+        return missing, math.inf if missing else self.value(self.problems, placement)
 
-    def value(self, problem: ChainProblem, placement: Placement) -> float:
-        """Return the value of a placement that fits, in a problem as those of the question."""
-        found = evaluate(problem, placement)
+    def value(self, problems: Problems, placement: Placement) -> float:
+        """Return the value of a placement that fits, in problems as those of the question."""
+        found = evaluate(self._one(problems, placement), placement)
         return found.period if self.regime == "throughput" else found.latency
 
 
@@ -177,6 +196,8 @@ def ordered(problem: ChainProblem, order: Sequence[str]) -> ChainProblem:
     return problem.replace(
         devices=order,
         seconds=problem.seconds[:, own],
+        overlapped_seconds=problem.overlapped_seconds[:, own],
+        overlapped_hops=problem.overlapped_hops[np.ix_(own, own)],
         memory_bytes=problem.memory_bytes[own],
         stage_seconds=problem.stage_seconds[own],
         hops=hops,

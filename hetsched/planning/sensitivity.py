@@ -13,6 +13,7 @@ import numpy as np
 from hetsched.chain.evaluation import evaluate
 from hetsched.chain.placement import Placement
 from hetsched.chain.problem import ChainProblem
+from hetsched.errors import UnsupportedFeature
 from hetsched.planning.dynamic_program import Tables
 
 CLOSE = 1e-9
@@ -30,7 +31,9 @@ class Best:
 
 
 Problems = tuple[ChainProblem, ...]
-"""The problems for 1, 2, ... stages, the last one for more too; they have the same items, devices and memory."""
+"""The problems for 1, 2, ... stages, the last one for more too, or for other restrictions; with the same items, devices and memory."""
+Value = Callable[[Problems, Placement], float]
+"""Returns the value of a placement that fits."""
 Solve = Callable[[Problems], Best]
 """Returns the best placement by one objective."""
 
@@ -71,18 +74,28 @@ def next_memory_step(problems: Problems, device: int, solve: Solve) -> MemorySte
 
 def with_factor(problem: ChainProblem, device: int, factor: float) -> ChainProblem:
     """Return the problem with the times of one device multiplied."""
-    seconds, stage_seconds = problem.seconds.copy(), problem.stage_seconds.copy()
-    seconds[:, device] *= factor
-    stage_seconds[device] *= factor
-    return problem.replace(seconds=seconds, stage_seconds=stage_seconds)
+    changed = {name: getattr(problem, name).copy() for name in ("seconds", "overlapped_seconds", "stage_seconds")}
+    for amounts in changed.values():
+        amounts[..., device] *= factor
+    return problem.replace(**changed)
 
 
 def break_even(problems: Problems, placement: Placement, device: int, solve: Solve, *, most: float = 16.0) -> tuple[float, float]:
     """Return the factors of a device's times, from 1 / `most` to `most`, between which a placement of least latency stays one.
 
     The latency of a placement is affine in the factor, and the least latency, a minimum of such functions, is concave; so the factors
-    are an interval.
+    are an interval. Where times of the device overlap, neither holds.
+
+    Raises
+    ------
+    UnsupportedFeature
+        Times of the device overlap.
     """
+    if any(problem.overlapped_seconds[:, device].any() for problem in problems):
+        raise UnsupportedFeature(
+            f"times of device {problems[0].devices[device]!r} overlap, so the factors may be several intervals; compare least latencies "
+            "with other times, or give overlapped_seconds=None"
+        )
 
     def stays(factor: float) -> bool:
         changed = with_factor(problems[0], device, factor)
@@ -105,14 +118,12 @@ def _last(stays: Callable[[float], bool], limit: float) -> float:
     return math.exp(inside)
 
 
-def regret(
-    problems: Problems, placement: Placement, share: float, solve: Solve, value: Callable[[ChainProblem, Placement], float]
-) -> float:
+def regret(problems: Problems, placement: Placement, share: float, solve: Solve, value: Value) -> float:
     """Return the largest of the shares by which the `value` of a placement is above the best, where a device's times are off by a share.
 
     Of devices that may change places one with a stage is changed, if any has one.
     """
-    at, used = min(len(placement), len(problems)) - 1, {stage.device for stage in placement.stages}
+    used = {stage.device for stage in placement.stages}
     groups = problems[0].groups.tolist()
     of_group = {groups[k]: k for k in sorted(range(len(groups)), key=lambda k: k in used)}
     worst = 0.0
@@ -120,7 +131,7 @@ def regret(
         for factor in (1 - share, 1 + share):
             changed = tuple(with_factor(problem, device, factor) for problem in problems)
             best = solve(changed).value
-            worst = max(worst, value(changed[at], placement) / best - 1 if best > 0 else 0.0)
+            worst = max(worst, value(changed, placement) / best - 1 if best > 0 else 0.0)
     return worst if worst > CLOSE else 0.0
 
 
@@ -145,7 +156,11 @@ def _replaced(problem: ChainProblem, name: str, places: tuple[Any, ...]) -> Chai
 
 def without_hops(problems: Problems) -> Problems:
     """Return problems with links that take no time; impossible hops stay impossible."""
-    names = ("hops", "closing")
     return tuple(
-        problem.replace(**{name: np.where(np.isfinite(getattr(problem, name)), 0.0, np.inf) for name in names}) for problem in problems
+        problem.replace(
+            hops=np.where(np.isfinite(problem.hops), 0.0, np.inf),
+            overlapped_hops=None,
+            closing=np.where(np.isfinite(problem.closing), 0.0, np.inf),
+        )
+        for problem in problems
     )

@@ -47,7 +47,7 @@ def plan_facts(plan: ModelPlan, explanation: Explanation | None = None) -> dict[
             stages.append({"device": _device(plan, stage), "first": stage.first, "last": stage.end - 1, "seconds": taken, "bytes": held})
     facts: dict[str, Any] = {
         "headline": headline(plan),
-        "costs": plan.measured,
+        "costs": plan.cost_basis,
         "status": str(plan.status),
         "regime": plan.regime,
         "tool": plan.tool,
@@ -84,7 +84,7 @@ def _limit_facts(limit: DeviceLimit) -> dict[str, Any]:
 
 def headline(plan: ModelPlan) -> str:
     """Return the answer in a sentence; whether the times are modelled or measured comes first."""
-    times = plan.measured.upper()
+    times = plan.cost_basis.upper()
     if plan.placement is None:
         lacking = "no device can run it" if math.isinf(plan.missing_bytes) else f"{size(plan.missing_bytes)} are missing"
         return f"does not fit: {lacking}, over all placements of whole blocks{_of_tool(plan)}"
@@ -138,10 +138,10 @@ def _costs(plan: ModelPlan) -> str:
     own, costs = plan.machine.efficiency, plan.costs
     known = ", ".join(f"{name} {own[name].compute:.3g} and {own[name].memory:.3g}" for name in plan.problem.devices if name in own)
     assumed = f"{costs.compute:g} of the peak and {costs.memory:g} of the memory bandwidth"
-    if plan.measured == "modelled":
+    if plan.cost_basis == "modelled":
         return f"modelled from data sheets, reaching {assumed}, which are guesses; run llama-bench and give --measured to make it yours"
-    rest = "" if plan.measured == "measured" else f"; others by data sheets, reaching {assumed}, which are guesses"
-    return f"{plan.measured}; of the peak and the memory bandwidth: {known}{rest}"
+    rest = "" if plan.cost_basis == "measured" else f"; others by data sheets, reaching {assumed}, which are guesses"
+    return f"{plan.cost_basis}; of the peak and the memory bandwidth: {known}{rest}"
 
 
 def _device(plan: ModelPlan, stage: ChainStage) -> str:
@@ -228,7 +228,8 @@ def _limits(plan: ModelPlan, explanation: Explanation) -> Iterator[str]:
     if explanation.second_best.placement is not None:
         yield f"next best order: {described(plan, explanation.second_best.placement)}, {seconds(explanation.second_best.value)}"
     if not math.isnan(explanation.regret):
-        yield f"if all times of one device are off by {percent(OFF_BY)}, the plan is at most {percent(explanation.regret)} worse than the best"
+        worse = percent(explanation.regret)
+        yield f"if all times of one device are off by {percent(OFF_BY)}, the plan is at most {worse} worse than the best"
         best = _best_baseline(plan)
         gain = 0.0 if best is None else best.value / plan.value - 1
         if best is not None and CLOSE < gain < explanation.regret:

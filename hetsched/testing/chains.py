@@ -26,6 +26,7 @@ _HALVES = st.sampled_from([twice / 2 for twice in range(13)])
 _FEW_HALVES = st.sampled_from([twice / 2 for twice in range(7)])
 _SELDOM_IMPOSSIBLE = st.sampled_from([*(twice / 2 for twice in range(19)), math.inf])
 _MAYBE_IMPOSSIBLE = st.sampled_from([*(twice / 2 for twice in range(7)), math.inf, math.inf])
+_SHARES = st.sampled_from([0.0, 0.5, 1.0])
 _BYTES = st.integers(0, 6)
 _OFTEN = st.sampled_from([False, True, True, True])
 
@@ -52,6 +53,7 @@ def chain_problems(
     closing: Given[bool] = FLAGS,
     workspace: Given[bool] = FLAGS,
     shared: Given[bool] = FLAGS,
+    overlap: Given[bool] = FLAGS,
     limited: Given[bool] = FLAGS,
 ) -> ChainProblem:
     """Draw a chain of items i0, i1, ... and devices d0, d1, ...
@@ -70,6 +72,8 @@ def chain_problems(
         Whether the problem has such times and bytes.
     impossible : bool
         Whether seconds of items and hops may be inf.
+    overlap : bool
+        Whether parts of the times of items and hops overlap; multiples of 1/4.
     limited : bool
         Whether there is a limit on requests in progress.
     """
@@ -93,6 +97,12 @@ def chain_problems(
     for name, present, seconds in (("hops", hops, hop), ("closing", closing, _FEW_HALVES)):
         if _value(draw, present):
             tables[name] = np.array(_list(draw, seconds, size * size)).reshape(size, size)[np.ix_(kinds, kinds)]
+    if _value(draw, overlap):
+        shares = np.array(_list(draw, _SHARES, n * size)).reshape(n, size)
+        tables["overlapped_seconds"] = (np.where(np.isfinite(times), times, 0.0) * shares)[:, kinds]
+        if "hops" in tables:
+            shares = np.array(_list(draw, _SHARES, size * size)).reshape(size, size)[np.ix_(kinds, kinds)]
+            tables["overlapped_hops"] = np.where(np.isfinite(tables["hops"]), tables["hops"], 0.0) * shares
     return ChainProblem(
         [f"i{i}" for i in range(n)],
         [f"d{k}" for k in range(m)],
@@ -190,7 +200,7 @@ def best_placements(problem: ChainProblem, *, limit: int = 100_000) -> BestPlace
     period = missing = nothing
     for rows in _placements(n, m):
         loads = _loads(problem, rows)
-        latency = sum(loads)
+        latency = sum(loads) - _hidden(problem, rows)
         if latency == math.inf:
             continue
         lacking = sum(_missing(problem, *row) for row in rows)
@@ -225,6 +235,13 @@ def _loads(problem: ChainProblem, rows: list[Row]) -> list[float]:
     if len(rows) > 1:
         loads.append(float(problem.closing[devices[-1], devices[0]]))
     return loads
+
+
+def _hidden(problem: ChainProblem, rows: list[Row]) -> float:
+    """Return the overlapped seconds of all stages and hops but the largest."""
+    overlapped = [sum(float(problem.overlapped_seconds[i, k]) for i in range(first, end)) for k, first, end in rows]
+    overlapped += [float(problem.overlapped_hops[a, b]) for a, b in itertools.pairwise(k for k, _, _ in rows)]
+    return sum(overlapped) - max(overlapped)
 
 
 def _missing(problem: ChainProblem, device: int, first: int, end: int) -> float:

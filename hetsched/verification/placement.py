@@ -183,16 +183,20 @@ def _stated(problem: ChainProblem, placement: Placement, latency: float | None, 
     stages = placement.stages
     if not stages or not all(_known(problem, stage) for stage in stages) or any(_range(problem, placement)):
         return
-    loads = []
+    loads, overlapped = [], []
     for stage in stages:
-        load = float(problem.stage_seconds[stage.device])
+        load, part = float(problem.stage_seconds[stage.device]), 0.0
         for i in _own(problem, stage):
             load += float(problem.seconds[i, stage.device])
+            part += float(problem.overlapped_seconds[i, stage.device])
         loads.append(load)
+        overlapped.append(part)
     for s, t in _pairs(placement):
-        pairs = problem.hops if t else problem.closing
-        loads.append(float(pairs[stages[s].device, stages[t].device]))
-    total = sum(loads)
+        pair = stages[s].device, stages[t].device
+        loads.append(float((problem.hops if t else problem.closing)[pair]))
+        if t:
+            overlapped.append(float(problem.overlapped_hops[pair]))
+    total = sum(loads) - sum(overlapped) + max(overlapped)
     limit = problem.most_in_progress
     at_a_time = len(stages) if limit is None or limit > len(stages) else limit
     for rule, stated, expected in (("latency", latency, total), ("period", period, max(*loads, total / at_a_time))):

@@ -21,19 +21,20 @@ from hetsched.testing.profiles import examples
 PER_ITEM = ("weight_bytes", "cache_bytes", "workspace_bytes")
 PER_DEVICE = ("memory_bytes", "stage_seconds")
 PER_PAIR = ("hops", "closing")
+OVERLAPPED = ("overlapped_seconds", "overlapped_hops")
 
 
 def arguments(problem):
     """Return the arguments that make a problem."""
-    names = ("items", "devices", "seconds", *PER_ITEM, *PER_DEVICE, *PER_PAIR, "shared_bytes", "most_in_progress")
+    names = ("items", "devices", "seconds", *PER_ITEM, *PER_DEVICE, *PER_PAIR, *OVERLAPPED, "shared_bytes", "most_in_progress")
     return {name: getattr(problem, name) for name in names}
 
 
 def renumbered(problem, order):
     """Return the problem whose device k has all amounts of device order[k] of the problem."""
-    changes = {"seconds": problem.seconds[:, order]}
+    changes = {name: getattr(problem, name)[:, order] for name in ("seconds", "overlapped_seconds")}
     changes |= {name: getattr(problem, name)[order] for name in PER_DEVICE}
-    changes |= {name: getattr(problem, name)[np.ix_(order, order)] for name in PER_PAIR}
+    changes |= {name: getattr(problem, name)[np.ix_(order, order)] for name in (*PER_PAIR, "overlapped_hops")}
     return ChainProblem(**{**arguments(problem), **changes})
 
 
@@ -84,6 +85,8 @@ def test_groups_are_numbered_by_first_device(problem):
         ({"closing": [[0, 1, 2], [1, 0, 1], [2, 1, 0]]}, [0, 1, 0]),
         ({"hops": [[7, 1, 1], [1, 8, 1], [1, 1, 9]], "closing": [[1, 0, 0], [0, 0, 0], [0, 0, 0]]}, [0, 0, 0]),
         ({"hops": [[0, math.inf, 1], [math.inf, 0, 1], [1, 1, 0]]}, [0, 0, 1]),
+        ({"overlapped_seconds": [[1, 1, 1], [1, 0, 1]]}, [0, 1, 0]),
+        ({"hops": np.ones((3, 3)), "overlapped_hops": [[0, 1, 0], [1, 0, 0], [0, 0, 0]]}, [0, 0, 1]),
     ],
 )
 def test_groups_by_hand(changes, groups):
@@ -142,6 +145,33 @@ def test_the_period_is_the_mean_or_the_largest_load_of_a_stage_or_a_hop():
     assert (impossible.latency, impossible.period) == (math.inf, math.inf)
 
 
+def test_of_overlapped_times_only_the_largest_counts():
+    """Five chunks of 1 and 1.25 s in the stages, and of 0.5 s between them, with 0.5 s for the rest: 2.75 + 4 * 1.25 + 0.5."""
+    problem = small(
+        seconds=[[4, 9], [1, 9], [9, 6.25]],
+        overlapped_seconds=[[3, 9], [1, 9], [9, 5]],
+        hops=[[0, 2.5], [4, 0]],
+        overlapped_hops=[[0, 2], [4, 0]],
+        stage_seconds=[0.125, 0.25],
+        closing=[[0, 8], [0.125, 0]],
+    )
+    values = evaluate(problem, Placement([(0, 0, 2), (1, 2, 3)]))
+    assert values.overlapped_seconds.tolist() == [4, 5]
+    assert values.overlapped_hops.tolist() == [2]
+    assert (values.latency, values.largest_load, values.period) == (8.25, 6.5, 6.5)
+    assert evaluate(problem.replace(most_in_progress=1), Placement([(0, 0, 2), (1, 2, 3)])).period == 8.25
+    alone = evaluate(problem, Placement([(0, 0, 3)]))
+    assert alone.latency == evaluate(problem.replace(overlapped_seconds=None), Placement([(0, 0, 3)])).latency == 14.125
+
+
+@given(st.data())
+def test_a_request_alone_takes_no_less_than_a_load_and_no_more_than_all(data):
+    problem = data.draw(chain_problems(overlap=True))
+    values = evaluate(problem, data.draw(placements(problem, covering=True)))
+    loads = [*values.stage_seconds, *values.hop_seconds, values.closing_seconds]
+    assert values.largest_load <= values.latency <= sum(loads)
+
+
 @given(st.data())
 def test_a_stage_needs_no_less_with_an_item_more(data):
     problem = data.draw(chain_problems(workspace=True, shared=True))
@@ -179,7 +209,7 @@ def test_bytes_are_rounded_by_hand():
 
 def test_what_is_not_given_is_nothing():
     problem = ChainProblem(["a", "b"], ["x", "y"], [[1, 2], [3, 4]])
-    for name in (*PER_ITEM, "stage_seconds", *PER_PAIR):
+    for name in (*PER_ITEM, "stage_seconds", *PER_PAIR, *OVERLAPPED):
         assert not getattr(problem, name).any()
     assert np.isinf(problem.memory_bytes).all()
     assert problem.shared_bytes == 0
@@ -216,12 +246,19 @@ def test_a_change_of_any_column_is_another_problem(problem, data):
     assert problem != "a problem"
 
 
+def test_nothing_of_an_impossible_time_overlaps():
+    problem = small(hops=[[0, math.inf], [4, 0]], overlapped_hops=[[0, math.inf], [3, 0]], seconds=[[math.inf, 1]] * 3)
+    assert problem.overlapped_hops.tolist() == [[0, 0], [3, 0]]
+    assert problem.replace(overlapped_seconds=[[math.inf, 1]] * 3).overlapped_seconds.tolist() == [[0, 1]] * 3
+
+
 def test_values_are_immutable():
     problem, placement = small(), Placement([(0, 0, 3)])
     values = evaluate(problem, placement)
     for column in (
-        *(getattr(problem, name) for name in ("seconds", *PER_ITEM, *PER_DEVICE, *PER_PAIR)),
+        *(getattr(problem, name) for name in ("seconds", *PER_ITEM, *PER_DEVICE, *PER_PAIR, *OVERLAPPED)),
         values.stage_seconds,
+        values.overlapped_seconds,
         values.missing_bytes,
     ):
         with pytest.raises(ValueError, match="read-only"):
@@ -304,6 +341,9 @@ def test_devices_and_counts_are_the_inverse_of_stages(data):
             {"shared_bytes": -1.0},
             "shared_bytes is -1.0; it must be at least 0 and at most the weights of the first and of the last item, 10 and 30 bytes",
         ),
+        ({"overlapped_seconds": [1, 2]}, "overlapped_seconds has shape [2]; it must be [3, 2]"),
+        ({"overlapped_seconds": [[1, 2], [3, 4.5], [0, 0]]}, "overlapped_seconds[1, 1] is 4.5; it must be at most seconds[1, 1], 4.0"),
+        ({"overlapped_hops": [[0, 1], [0, 0]]}, "overlapped_hops[0, 1] is 1.0; it must be at most hops[0, 1], 0.125"),
         ({"shared_bytes": "all"}, "shared_bytes is 'all'; it must be a number"),
         (
             {"items": ["a"], "seconds": [[1, 2]], "weight_bytes": [5], "cache_bytes": [0], "workspace_bytes": [0], "shared_bytes": 5},
@@ -384,7 +424,9 @@ def test_a_copy_has_other_arguments_or_other_times():
     problem = small()
     assert problem.replace() == problem
     assert problem.replace(memory_bytes=[1, 2]) == small(memory_bytes=[1, 2])
+    problem = problem.replace(overlapped_seconds=problem.seconds / 2, overlapped_hops=problem.hops / 4)
     twice = problem.scaled(2.0)
-    assert problem.replace(**{name: 2 * getattr(problem, name) for name in ("seconds", "stage_seconds", "hops", "closing")}) == twice
+    times = ("seconds", "stage_seconds", "hops", "closing", "overlapped_seconds", "overlapped_hops")
+    assert problem.replace(**{name: 2 * getattr(problem, name) for name in times}) == twice
     placement = Placement([(0, 0, 2), (1, 2, 3)])
     assert evaluate(twice, placement).latency == 2 * evaluate(problem, placement).latency

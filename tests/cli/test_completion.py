@@ -47,7 +47,11 @@ def offered(line: str, shell: str = "bash") -> list[str]:
         ("hetsched generate rwnn --batching ", get_args(Batching)),
         ("hetsched capture a:b --memory ", get_args(Memory)),
         ("hetsched generate rwnn --dtype bf", ["bfloat16"]),
-        ("hetsched schema ", ["graph", "cluster", "problem", "schedule", "solution", "stages", "timeline", "profile", "model", "machine"]),
+        (
+            "hetsched schema ",
+            ["graph", "cluster", "problem", "schedule", "solution", "stages", "timeline", "profile", "model", "machine", "rates"],
+        ),
+        ("hetsched machine --link pcie5", ["pcie5-x8", "pcie5-x16"]),
         ("hetsched solve p.json --method hef", ["heft"]),
         ("hetsched solve p.json --method heft,pef", ["heft,peft"]),
         ("hetsched solve p.json --method heft,hef", []),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import numpy as np
@@ -12,7 +13,9 @@ from hypothesis import strategies as st
 import hetsched as hs
 from hetsched.arrays import Columns
 from hetsched.chain.card import PARTS, ModelCard
+from hetsched.chain.evaluation import evaluate
 from hetsched.chain.machine import Machine
+from hetsched.chain.placement import Placement
 from hetsched.chain.workload import Workload
 from hetsched.costs.language import LanguageRoofline
 from hetsched.testing.profiles import examples
@@ -132,6 +135,36 @@ def test_hops_carry_each_chunk_and_each_token(model, work):
     assert problem.hops[0, 1] == pytest.approx(messages * 1e-3 + moved / 1e5)
     assert problem.hops[1, 0] == pytest.approx(messages * 1e-3 + moved / 2e5)
     assert problem.closing[1, 0] == pytest.approx(work.output * 1e-3 + 4 * work.output * batch / 2e5)
+
+
+@examples(100)
+@given(cards, workloads, st.integers(1, 3))
+def test_all_chunks_of_a_prompt_but_one_overlap(model, work, in_progress):
+    plain, problem = (COSTS.chain(model, MACHINE, work, in_progress=in_progress, overlap=overlap) for overlap in (False, True))
+    assert problem.replace(overlapped_seconds=None, overlapped_hops=None) == plain
+    batch = math.ceil(work.sequences / in_progress)
+    chunks = math.ceil(work.prompt * batch / work.chunk)
+    prompt = COSTS.chain(model, MACHINE, dataclasses.replace(work, output=0), in_progress=in_progress)
+    np.testing.assert_allclose(problem.overlapped_seconds, prompt.seconds * (chunks - 1) / chunks, rtol=1e-12)
+    np.testing.assert_allclose(problem.overlapped_hops, prompt.hops * (chunks - 1) / chunks, rtol=1e-12)
+
+
+def test_a_prompt_of_equal_chunks_takes_the_sum_and_the_largest_for_each_further_one():
+    """Each chunk takes the mean of the times of all."""
+    work = Workload(prompt=40, output=0, chunk=10)
+    model = card(4)
+    problem = COSTS.chain(model, MACHINE, work, overlap=True)
+    placement = Placement([(0, 0, 3), (1, 3, 6)])
+    stages, hop = (evaluate(problem, placement).stage_seconds / 4, problem.hops[0, 1] / 4)
+    assert evaluate(problem, placement).latency == pytest.approx(stages.sum() + hop + 3 * max(*stages, hop))
+
+
+def test_where_there_is_no_route_nothing_overlaps():
+    machine = Machine(hs.Cluster(MACHINE.cluster.devices, bandwidth=[[0, 1e5], [0, 0]]))
+    for chunk in (4, 8):
+        problem = COSTS.chain(card(), machine, Workload(prompt=8, output=1, chunk=chunk), overlap=True)
+        assert np.isinf(problem.hops[1, 0])
+        assert problem.overlapped_hops[1, 0] == 0
 
 
 @examples(50)

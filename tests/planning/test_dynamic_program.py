@@ -15,6 +15,7 @@ from hetsched.chain.placement import Placement
 from hetsched.chain.problem import ChainProblem
 from hetsched.planning import dynamic_program
 from hetsched.planning.dynamic_program import LeastLatencies, least_latency, least_missing, least_period
+from hetsched.planning.sensitivity import with_factor
 from hetsched.testing.chains import best_placements, chain_problems
 from hetsched.testing.profiles import examples
 from hetsched.verification.placement import verify_placement
@@ -90,7 +91,8 @@ def test_more_memory_or_faster_links_never_make_it_worse(problem, data):
     k = data.draw(st.integers(0, problem.n_devices - 1))
     more = problem.memory_bytes.copy()
     more[k] += data.draw(st.integers(0, 20))
-    for better in (problem.replace(memory_bytes=more), problem.replace(hops=problem.hops / 2, closing=problem.closing / 2)):
+    faster = {name: getattr(problem, name) / 2 for name in ("hops", "overlapped_hops", "closing")}
+    for better in (problem.replace(memory_bytes=more), problem.replace(**faster)):
         assert least_latency(better).latency.min() <= least_latency(problem).latency.min()
         assert least_period(better).period <= least_period(problem).period
 
@@ -105,10 +107,64 @@ def test_the_order_of_the_devices_does_not_matter(problem, data):
         memory_bytes=problem.memory_bytes[order],
         stage_seconds=problem.stage_seconds[order],
         hops=problem.hops[np.ix_(order, order)],
+        overlapped_seconds=problem.overlapped_seconds[:, order],
+        overlapped_hops=problem.overlapped_hops[np.ix_(order, order)],
         closing=problem.closing[np.ix_(order, order)],
     )
     assert least_latency(other).latency.tolist() == least_latency(problem).latency.tolist()
     assert least_period(other).period == least_period(problem).period
+
+
+@examples(50)
+@given(chain_problems(overlap=True, hops=True), st.data())
+def test_the_more_of_a_time_overlaps_the_better(problem, data):
+    share = data.draw(st.sampled_from([0.0, 0.5]))
+    less = problem.replace(overlapped_seconds=problem.overlapped_seconds * share, overlapped_hops=problem.overlapped_hops * share)
+    more = problem.replace(overlapped_seconds=problem.seconds)
+    for better, worse in ((problem, less), (more, problem)):
+        assert (least_latency(better).latency <= least_latency(worse).latency).all()
+        assert least_period(better).period <= least_period(worse).period
+
+
+@examples(100)
+@given(chain_problems(overlap=True), st.data())
+def test_sums_of_rounded_times_are_right_too(problem, data):
+    for k in range(problem.n_devices):
+        problem = with_factor(problem, k, data.draw(st.sampled_from([1e-6, 0.1, 1 / 3, 1.0, 1e6])))
+    found, best = least_latency(problem).latency, best_placements(problem).latency_by_stages
+    np.testing.assert_allclose(found[: len(best)], [row.value for row in best], rtol=1e-9)
+
+
+@examples(100)
+@given(chain_problems(overlap=True))
+def test_the_least_of_all_numbers_of_stages_may_be_asked_for_alone(problem):
+    found, each = least_latency(problem, each=False), least_latency(problem)
+    assert found.latency.min() == each.latency.min()
+    assert (found.latency >= each.latency).all()
+    for placement, latency in zip(found.placements, found.latency, strict=True):
+        assert placement is None or verify_placement(problem, placement, latency=latency) == []
+
+
+@examples(100)
+@given(chain_problems(n_items=st.integers(1, 5)), st.data())
+def test_impossible_items_are_not_placed(problem, data):
+    flags = data.draw(st.lists(st.booleans(), min_size=problem.seconds.size, max_size=problem.seconds.size))
+    problem = problem.replace(seconds=np.where(np.reshape(flags, problem.seconds.shape), np.inf, problem.seconds))
+    best = best_placements(problem)
+    assert least_latency(problem).latency.min() == best.latency.value
+    assert least_period(problem).period == best.period.value
+    assert least_missing(problem) == best.missing_bytes.value
+
+
+def test_chunks_of_a_prompt_in_two_stages_by_hand():
+    """Eight chunks of 1 s an item on x, of 2 s on y: three items on x and one on y take 3 + 2 + 7 * 3 s, all on x 4 + 7 * 4 s."""
+    chunk = np.array([[1.0, 2.0]] * 4)
+    problem = ChainProblem(["a", "b", "c", "d"], ["x", "y"], 8 * chunk, overlapped_seconds=7 * chunk)
+    found = least_latency(problem)
+    assert found.latency.tolist() == [32.0, 26.0]
+    assert found.best in (Placement.of(problem, ["x", "y"], [3, 1]), Placement.of(problem, ["y", "x"], [1, 3]))
+    slow = problem.replace(hops=np.full((2, 2), 8 * 4.0), overlapped_hops=np.full((2, 2), 7 * 4.0))
+    assert least_latency(slow).latency.tolist() == [32.0, 3 + 2 + 4 + 7 * 4]
 
 
 def test_both_neighbours_of_the_crossing_are_compared():

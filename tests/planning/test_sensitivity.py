@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+import hetsched as hs
 from hetsched.chain.evaluation import evaluate
 from hetsched.chain.problem import ChainProblem
 from hetsched.planning import sensitivity
@@ -48,9 +50,10 @@ def test_the_value_falls_at_the_memory_step_and_not_before(problem, data, solve)
 @examples(40)
 @given(chain_problems(n_items=st.integers(1, 4), n_devices=st.integers(1, 3)), st.data())
 def test_a_placement_stays_the_best_within_the_factors_and_not_beyond(problem, data):
+    device = data.draw(st.integers(0, problem.n_devices - 1))
+    problem = problem.replace(overlapped_seconds=problem.overlapped_seconds * (np.arange(problem.n_devices) != device))
     found = least_latency(problem)
     assume(found.best is not None)
-    device = data.draw(st.integers(0, problem.n_devices - 1))
     least, most = break_even((problem,), found.best, device, latency)
     assert 1 / 16 <= least <= 1 <= most <= 16
 
@@ -73,6 +76,15 @@ def test_the_factor_of_a_chain_by_hand():
     least, most = break_even((problem,), found, 1, latency)
     assert (least, most) == (pytest.approx(0.5), 16.0)
     assert break_even((problem,), found, 0, latency) == (1 / 16, pytest.approx(2.0))
+
+
+def test_factors_of_a_device_whose_times_overlap_are_refused():
+    problem = ChainProblem(["p"], ["a", "b"], [[1.0, 2.0]], overlapped_seconds=[[0.0, 1.0]])
+    found = least_latency(problem).best
+    assert break_even(problem, found, 0) == (1 / 16, pytest.approx(2.0))
+    with pytest.raises(hs.UnsupportedFeature, match=r"times of device 'b' overlap, so the factors may be several intervals; compare"):
+        break_even(problem, found, 1)
+    assert with_factor(problem, 1, 0.5) == problem.replace(seconds=[[1.0, 1.0]], overlapped_seconds=[[0.0, 0.5]])
 
 
 @examples(40)

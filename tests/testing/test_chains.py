@@ -33,9 +33,7 @@ def needed(problem):
 
 def unlimited(problem):
     """Return the problem without bytes."""
-    return ChainProblem(
-        problem.items, problem.devices, problem.seconds, stage_seconds=problem.stage_seconds, hops=problem.hops, closing=problem.closing
-    )
+    return problem.replace(weight_bytes=None, cache_bytes=None, workspace_bytes=None, shared_bytes=0, memory_bytes=None)
 
 
 FEATURES = [
@@ -54,6 +52,9 @@ FEATURES = [
     lambda p: p.n_devices == 4 and len(set(p.groups.tolist())) < 4 and (p.hops > 0).any(),
     lambda p: p.closing.any() and not p.hops.any(),
     lambda p: p.closing.any() and p.hops.any(),
+    lambda p: p.overlapped_seconds.any() and not p.overlapped_hops.any(),
+    lambda p: p.overlapped_hops.any() and np.isinf(p.hops).any(),
+    lambda p: p.n_devices == 4 and len(set(p.groups.tolist())) < 4 and p.overlapped_seconds.any() and p.overlapped_hops.any(),
     lambda p: p.shared_bytes > 0,
     lambda p: p.workspace_bytes.any(),
     lambda p: np.isinf(p.memory_bytes).all(),
@@ -85,6 +86,10 @@ ANSWERS = {
         best.period.placement
         and best.period.value * (p.most_in_progress or math.inf) == best.latency.value
         and best.period.placement != best_placements(p.replace(most_in_progress=None)).period.placement
+    ),
+    "overlap decides": lambda p, best: (
+        best.latency.placement
+        and best.latency.placement != best_placements(p.replace(overlapped_seconds=None, overlapped_hops=None)).latency.placement
     ),
     "no placement of as many stages as there may be": lambda p, best: best.latency.placement and not best.latency_by_stages[-1].placement,
     "bytes are missing though they are less in all": lambda p, best: best.missing_bytes.value and p.memory_bytes.sum() >= needed(p),
@@ -132,6 +137,7 @@ def test_memory_binds_often_and_sometimes_admits_no_placement():
         ({"stage_seconds": False}, lambda p: p.stage_seconds.any()),
         ({"hops": False}, lambda p: p.hops.any()),
         ({"impossible": False}, lambda p: np.isinf(p.hops).any()),
+        ({"overlap": False}, lambda p: p.overlapped_seconds.any() or p.overlapped_hops.any()),
         ({"closing": False}, lambda p: p.closing.any()),
         ({"workspace": False}, lambda p: p.workspace_bytes.any()),
         ({"shared": False}, lambda p: p.shared_bytes),
@@ -147,6 +153,8 @@ def test_sums_are_exact(problem):
     for column in (problem.seconds, problem.stage_seconds, problem.hops, problem.closing):
         twice = 2 * column[np.isfinite(column)]
         assert (twice == np.rint(twice)).all()
+    for column in (problem.overlapped_seconds, problem.overlapped_hops):
+        assert (4 * column == np.rint(4 * column)).all()
     for column in (
         problem.weight_bytes,
         problem.cache_bytes,
@@ -189,10 +197,11 @@ def recursion(problem):
     """Return the least latency for each number of stages, the least period, and the least sum of missing bytes.
 
     The chain is divided from its end; a state is (items left, devices left, device of the next stage, device of the last one).
-    Values are (largest load, latency, stages) of which no other is better in each.
+    Of the latency, `rest` is what does not overlap, and `most` the largest overlapped time.
     """
     n, devices = problem.n_items, frozenset(range(problem.n_devices))
     time = np.vstack([np.zeros(problem.n_devices), np.cumsum(problem.seconds, axis=0)])
+    part = np.vstack([np.zeros(problem.n_devices), np.cumsum(problem.overlapped_seconds, axis=0)])
     held = np.concatenate([[0.0], np.cumsum(problem.weight_bytes + problem.cache_bytes)])
 
     def lacking(first, end, k):
@@ -201,22 +210,24 @@ def recursion(problem):
 
     @functools.cache
     def parts(left, free, following, last):
-        """Return the (largest load, latency, stages, missing bytes) of all divisions of the first `left` items, hops included."""
+        """Return the (largest load, rest, most, stages, missing bytes) of all divisions of the first `left` items, hops included."""
         if not left:
             closing = problem.closing[last, following] if following != last else 0.0
-            return {(closing, closing, 0, 0.0)}
+            return {(closing, closing, 0.0, 0, 0.0)}
         result = set()
         for k in free:
-            hop = 0.0 if following is None else problem.hops[k, following]
+            hop, hop_part = (0.0, 0.0) if following is None else (problem.hops[k, following], problem.overlapped_hops[k, following])
             for first in range(left):
                 own = problem.stage_seconds[k] + time[left, k] - time[first, k]
+                own_part = part[left, k] - part[first, k]
                 lack = lacking(first, left, k)
-                for load, latency, stages, missing in parts(first, free - {k}, k, k if last is None else last):
-                    if latency + own + hop < math.inf:
-                        result.add((max(load, own, hop), latency + own + hop, stages + 1, missing + lack))
+                for load, rest, most, stages, missing in parts(first, free - {k}, k, k if last is None else last):
+                    total = rest + own - own_part + hop - hop_part
+                    if total < math.inf:
+                        result.add((max(load, own, hop), total, max(most, own_part, hop_part), stages + 1, missing + lack))
         return result
 
-    rows = parts(n, devices, None, None)
+    rows = [(load, rest + most, stages, missing) for load, rest, most, stages, missing in parts(n, devices, None, None)]
     fitting = [row for row in rows if row[3] == 0]
     by_stages = [min((row[1] for row in fitting if row[2] == count), default=math.inf) for count in range(1, min(n, len(devices)) + 1)]
     most = problem.most_in_progress or problem.n_devices
@@ -263,6 +274,8 @@ def test_the_numbering_of_devices_does_not_matter(data):
         memory_bytes=problem.memory_bytes[order],
         stage_seconds=problem.stage_seconds[order],
         hops=problem.hops[np.ix_(order, order)],
+        overlapped_seconds=problem.overlapped_seconds[:, order],
+        overlapped_hops=problem.overlapped_hops[np.ix_(order, order)],
         closing=problem.closing[np.ix_(order, order)],
         shared_bytes=problem.shared_bytes,
         most_in_progress=problem.most_in_progress,

@@ -133,6 +133,19 @@ def test_a_placement_by_hand_is_valid():
     assert told([(0, 0, 4)], chain(memory_bytes=None), latency=22.125, period=22.125) == []
 
 
+def test_of_overlapped_times_only_the_largest_counts():
+    """The stages overlap with 1.5 and 4 of their seconds, the hop with 1."""
+    overlapped = chain(overlapped_seconds=[[0.5, 0, 0], [1, 0, 0], [0, 1, 0], [0, 3, 0]], overlapped_hops=[[0, 1, 0], [0, 0, 0], [0, 0, 0]])
+    assert told(VALID, overlapped, latency=LATENCY - 1.5 - 1, period=19.25) == []
+    assert told(VALID, overlapped, latency=LATENCY) == [
+        (f"latency: the stated latency is {LATENCY} s, that of the stages {LATENCY - 2.5} s", 2.5)
+    ]
+    one = [(0, 0, 4)]
+    assert told(one, overlapped.replace(memory_bytes=None), latency=22.125, period=22.125) == []
+    limited = overlapped.replace(most_in_progress=1)
+    assert told(VALID, limited, period=LATENCY - 2.5) == []
+
+
 def test_the_period_is_the_mean_where_it_is_more_than_the_largest_load():
     roomy, even = chain(memory_bytes=None), [(0, 0, 3), (1, 3, 4)]
     assert told(even, roomy, latency=12.125 + 1 + 11.25 + 0.5, period=12.4375) == []

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from hetsched.cli import completion
-from hetsched.cli.files import Outputs, check_writable, read_machine
+from hetsched.cli import completion, hardware
+from hetsched.cli.files import Outputs, check_writable, read_card, read_machine, read_rates
 from hetsched.cli.options import JSON
-from hetsched.cli.quantities import device_bytes, number_bytes
+from hetsched.cli.quantities import number_bytes
 from hetsched.cli.terminal import Working, say, say_json, say_rows
 from hetsched.errors import InvalidArgument, UnsupportedFeature
 
@@ -93,6 +93,15 @@ def plan(
             rich_help_panel=_RULES,
         ),
     ] = None,
+    measured: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Rates of this model on a device alone, tokens per second of a prompt and of generation, as in gpu0:pp512=1450,tg128=38; a "
+            "file of llama-bench -o json; or a rates document. Before a file NAME: states the device.",
+            metavar="RATES",
+            rich_help_panel=_RULES,
+        ),
+    ] = None,
     limits: Annotated[
         bool | None,
         typer.Option(
@@ -127,7 +136,7 @@ def plan(
     if model is None or machine is None:
         missing = "MODEL" if model is None else "--machine"
         raise typer.BadParameter(f"{missing} is missing; give a model and a machine (see: hetsched machine)")
-    from hetsched import Workload, frontends
+    from hetsched import Workload
     from hetsched import plan as best_plan
     from hetsched.costs import LanguageRoofline
     from hetsched.planning import explain as explained
@@ -138,9 +147,10 @@ def plan(
     names = [None] if tool is None else [tools.tool(name.strip()).name for name in tool.split(",")]
     if len(names) > 1 and save:
         raise InvalidArgument(f"--for names {', '.join(map(str, names))}, and --save takes one plan; name one tool")
-    with Working(f"reading {model}"):
-        card = frontends.cards.read(model, bits=bits)
-    own = read_machine(machine).reserving(device_bytes(reserve or [], "--reserve"))
+    card = read_card(model, bits=bits)
+    own = read_machine(machine).reserving(hardware.reserved(reserve or ()))
+    if measured:
+        own = own.with_efficiency(read_rates(measured).efficiency(own, card))
     work = Workload(prompt, output, context, sequences, chunk, cache_bytes=number_bytes(kv_dtype))
     costs, devices = LanguageRoofline(dtype), None if order is None else [name.strip() for name in order.split(",")]
     with Working("planning"):

@@ -186,6 +186,7 @@ LLAMA_CPP = Tool(
     _write,
     _read,
     _default,
+    overlaps=True,
     activation_bytes=4.0,
     budget=_budget,
     restrict=_restrict,

@@ -116,6 +116,8 @@ class Tool:
         Whether the tool runs the head of a card on the device of the embedding. Placements then leave out the head.
     pipelines : bool
         Whether stages work on different requests at a time.
+    overlaps : bool
+        Whether stages work on different chunks of a prompt at a time, where the host has the embedding alone.
     activation_bytes : float or None
         Bytes of a number in activations; None for those of the workload.
     tensors_sent : int
@@ -139,6 +141,7 @@ class Tool:
     place: Callable[[ModelCard, ChainProblem, tuple[str | int, ...], FloatArray], Placement]
     closes: Callable[[ModelCard], bool] = _never
     pipelines: bool = False
+    overlaps: bool = False
     activation_bytes: float | None = None
     tensors_sent: int = 1
     budget: Callable[[str | int, float], float] = _all_of_it
@@ -307,13 +310,16 @@ def _names(devices: Devices) -> tuple[str | int, ...]:
 
 def _closed(problem: ChainProblem) -> ChainProblem:
     """Return the problem in which the device of the first item runs the last one too, which has its table."""
-    weights, workspace, seconds = (np.array(column[:-1]) for column in (problem.weight_bytes, problem.workspace_bytes, problem.seconds))
+    columns = (problem.weight_bytes, problem.workspace_bytes, problem.seconds, problem.overlapped_seconds)
+    weights, workspace, seconds, overlapped = (np.array(column[:-1]) for column in columns)
     weights[0] += problem.weight_bytes[-1] - problem.shared_bytes
     workspace[0] = max(workspace[0], problem.workspace_bytes[-1])
     seconds[0] += problem.seconds[-1]
+    overlapped[0] += problem.overlapped_seconds[-1]
     return problem.replace(
         items=problem.items[:-1],
         seconds=seconds,
+        overlapped_seconds=overlapped,
         weight_bytes=weights,
         cache_bytes=problem.cache_bytes[:-1],
         workspace_bytes=workspace,
