@@ -456,7 +456,7 @@ def llama_bench_file() -> str:
 
 
 def model_plan() -> hs.ModelPlan:
-    return hs.plan(model_card(), machine(), hs.Workload(3, 1))
+    return hs.plan(model_card(), machine(), hs.Workload(3, 1), tool="vllm")
 
 
 def vllm() -> hs.planning.tools.Tool:
@@ -468,6 +468,11 @@ CONFIG = {"model_type": "gpt2", "n_embd": 8, "n_head": 2, "n_layer": 1, "n_posit
 
 def model_card() -> hs.ModelCard:
     return hs.frontends.configs.read(CONFIG)
+
+
+def card_file() -> str:
+    model_card().write("card.json")
+    return "card.json"
 
 
 def gguf_file() -> str:
@@ -501,9 +506,23 @@ BY_DOOR: dict[str, Callable[[], Any]] = {
         f"planning.tools.Tool.{name}": lambda name=name: getattr(vllm(), name)
         for name in ("name", "version", "rule", "find_refusal", "write", "parse", "place")
     },
-    **{f"planning.tools.Tool.{name}.card": model_card for name in ("closes", "default", "emit", "n_items", "read", "refusal")},
+    **{
+        f"planning.tools.Tool.{name}.card": model_card for name in ("closes", "default", "emit", "n_items", "read", "refusal", "restricted")
+    },
+    "planning.tools.Tool.restricted.problem": lambda: hs.costs.LanguageRoofline().chain(model_card(), machine(), hs.Workload(3, 1)),
+    "planning.explain.plan": model_plan,
+    **{f"planning.Baseline.{name}": lambda name=name: getattr(model_plan().baselines[0], name) for name in hs.planning.Baseline._fields},
+    **{
+        f"planning.DeviceLimit.{name}": value
+        for name, value in (("device", lambda: "x"), ("with_more", lambda: hs.planning.Best(1.0, None)))
+    },
+    **{f"planning.Explanation.{name}": lambda: 1 for name in ("most_context", "most_sequences", "most_bits")},
+    "Machine.reserving.reserved_bytes": lambda: {"x": 1e9},
+    "ChainProblem.merged.starts": lambda: [0, 1],
+    "ModelCard.scaled.factor": lambda: 0.5,
+    "frontends.cards.read.path": card_file,
     **{f"planning.tools.Tool.{name}.placement": lambda: model_plan().placement for name in ("emit", "refusal")},
-    **{f"planning.tools.Tool.{name}.devices": lambda: [0, 1] for name in ("default", "emit", "read", "refusal")},
+    **{f"planning.tools.Tool.{name}.devices": lambda: [0, 1] for name in ("default", "emit", "read", "refusal", "restricted")},
     "planning.tools.Tool.default.problem": lambda: model_plan().problem,
     "planning.tools.Tool.read.command": lambda: model_plan().command("vllm"),
     "planning.tools.tool.name": lambda: "vllm",

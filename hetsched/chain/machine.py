@@ -88,6 +88,7 @@ class Machine(Frozen):
     def __repr__(self) -> str:
         return f"<Machine with {', '.join(self.cluster.names)}>"
 
+    @checked(InvalidProblem)
     def reserving(self, reserved_bytes: Mapping[str, float]) -> Machine:
         """Return the machine with other bytes reserved on some devices."""
         reserved = {**self.reserved_bytes, **reserved_bytes}

@@ -18,7 +18,7 @@ from hetsched.errors import InvalidProblem
 from hetsched.planning.planner import ModelPlan, answered
 from hetsched.planning.question import Question
 from hetsched.planning.sensitivity import Best
-from hetsched.planning.tools import tool
+from hetsched.planning.tools import TOOLS
 from hetsched.verification.placement import verify_placement
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
@@ -119,6 +119,8 @@ class PlanDocument(Document[ModelPlan], kw_only=True, tag="hetsched-plan"):
 
     def value(self) -> ModelPlan:
         """Return the plan, verified."""
+        if self.tool is not None and self.tool not in TOOLS:
+            raise InvalidProblem(f"tool is {self.tool!r}; choose from {', '.join(TOOLS)}")
         costs = LanguageRoofline(**{field.name: getattr(self.costs, field.name) for field in dataclasses.fields(LanguageRoofline)})
         question = Question(
             self.model.value(),
@@ -126,7 +128,7 @@ class PlanDocument(Document[ModelPlan], kw_only=True, tag="hetsched-plan"):
             Workload(**msgspec.structs.asdict(self.workload)),
             self.regime,
             costs,
-            None if self.tool is None else tool(self.tool),
+            None if self.tool is None else TOOLS[self.tool],
             None if self.order is None else tuple(self.order),
         )
         return answered(question, self._best(question))

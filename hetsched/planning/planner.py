@@ -266,7 +266,7 @@ def plan(
     """
     chosen = None if tool is None else tools.tool(tool)
     if regime is None:
-        regime = "latency" if work.sequences == 1 or (chosen is not None and not chosen.pipelines) else "throughput"
+        regime = "latency" if work.sequences == 1 or (chosen is not None and not chosen.execution.pipelines) else "throughput"
     question = Question(card, machine, work, regime, costs or LanguageRoofline(), chosen, None if order is None else tuple(order))
     return answered(question, question.solve(question.problems))
 
@@ -319,7 +319,7 @@ def _baselines(question: Question) -> tuple[Baseline, ...]:
     host = None
     if tool is not None:
         names = question.names(tool.name)
-        host = tool.host(names)
+        host = tool.execution.host(names)
         memory = {device.name: device.memory_bytes for device in question.machine.cluster.devices}
         with contextlib.suppress(UnsupportedFeature):  # it has none for this model, or needs a finite memory
             made[f"{tool.name} default"] = tool.default(card, problem, names, free_bytes=[memory[name] for name in problem.devices])

@@ -49,7 +49,7 @@ class Question:
     order: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        if self.tool is not None and self.regime == "throughput" and not self.tool.pipelines:
+        if self.tool is not None and self.regime == "throughput" and not self.tool.execution.pipelines:
             raise UnsupportedFeature(
                 f"{self.tool.name} works on one request at a time, its stages one after the other; ask for the regime 'latency', "
                 "or for a tool that pipelines: megatron, sglang, torch, torch-pipeline or vllm"
@@ -66,9 +66,9 @@ class Question:
         Of a tool that computes chunks of a prompt at once unless the host has blocks there are two for the latency: those with such
         blocks, and those without.
         """
-        if self.tool is None or not self.tool.overlaps or self.regime != "latency":
+        if self.tool is None or not self.tool.execution.overlaps or self.regime != "latency":
             return tuple(self._problem(count) for count in range(1, self._most() + 1))
-        overlapped, host = self._problem(1, overlap=True), self.tool.host(self.names(self.tool.name))
+        overlapped, host = self._problem(1, overlap=True), self.tool.execution.host(self.names(self.tool.name))
         if host is None:
             return (overlapped,)
         return self._problem(1), impossible_on(overlapped, [host], slice(1, None))
@@ -82,8 +82,8 @@ class Question:
         machine, work, tensors = self.machine, self.work, 1
         if self.tool is not None:
             machine = self._within_budgets(self.tool)
-            work = dataclasses.replace(work, activation_bytes=self.tool.activation_bytes or work.activation_bytes)
-            tensors = self.tool.tensors_sent
+            work = dataclasses.replace(work, activation_bytes=self.tool.execution.activation_bytes or work.activation_bytes)
+            tensors = self.tool.execution.tensors_sent
         if self.regime == "fit":
             problem = held(self.card, machine, work)
         else:
@@ -98,7 +98,7 @@ class Question:
         """Return the machine that leaves free what the tool does, where the user does not say how much."""
         machine = self.machine
         reserved = {
-            device.name: device.memory_bytes - tool.budget(name, device.memory_bytes)
+            device.name: device.memory_bytes - tool.execution.budget(name, device.memory_bytes)
             for device, name in zip(machine.cluster.devices, machine.names_in(tool.name), strict=True)
             if math.isfinite(device.memory_bytes)
         }
@@ -113,7 +113,9 @@ class Question:
     def starts(self) -> Sequence[int]:
         """Items with which a stage may begin."""
         return (
-            range(self.problems[0].n_items) if self.tool is None else self._within(self.tool.begins(self.card, self.names(self.tool.name)))
+            range(self.problems[0].n_items)
+            if self.tool is None
+            else self._within(self.tool.execution.begins(self.card, self.names(self.tool.name)))
         )
 
     def _within(self, starts: Sequence[int]) -> Sequence[int]:
@@ -128,7 +130,7 @@ class Question:
             return problems[0]
         if self.regime == "throughput":
             return problems[min(len(placement), len(problems)) - 1]
-        host = None if self.tool is None else self.tool.host(self.names(self.tool.name))
+        host = None if self.tool is None else self.tool.execution.host(self.names(self.tool.name))
         return problems[0 if any(stage.device == host and stage.end > 1 for stage in placement.stages) else -1]
 
     def solve(self, problems: Problems) -> Best:

@@ -49,7 +49,7 @@ def offered(line: str, shell: str = "bash") -> list[str]:
         ("hetsched generate rwnn --dtype bf", ["bfloat16"]),
         (
             "hetsched schema ",
-            ["graph", "cluster", "problem", "schedule", "solution", "stages", "timeline", "profile", "model", "machine", "rates"],
+            ["graph", "cluster", "problem", "schedule", "solution", "stages", "timeline", "profile", "model", "machine", "plan", "rates"],
         ),
         ("hetsched machine --link pcie5", ["pcie5-x8", "pcie5-x16"]),
         ("hetsched solve p.json --method hef", ["heft"]),

@@ -70,7 +70,7 @@ def test_options_are_heard(run: Any, here: Any) -> None:
     order = ["cpu", "g1", "g0"]
     used = [order.index(row["device"]) for row in ordered["stages"]]
     assert used == sorted(used) != []
-    assert json.loads(run("plan", "model", *WORK, "--reserve", "g0=400KB", "--json").stdout)["seconds"] > facts["seconds"]
+    assert json.loads(run("plan", "model", *WORK, "--reserve", "g0=100kB", "--json").stdout)["seconds"] > facts["seconds"]
     assert "limits" not in json.loads(run("plan", "model", *WORK, "--no-limits", "--json").stdout)
     assert json.loads(run("plan", "model", *WORK, "--limits", "--json").stdout)["limits"]["left_out"] == []
     fit = run("plan", "model", *WORK, "--regime", "fit")
@@ -99,8 +99,8 @@ def test_the_rule_of_a_tool(run: Any, tool: str) -> None:
         (("model",), "--machine is missing; give a model and a machine (see: hetsched machine)"),
         (("model", *WORK, "--for", "x"), "tool is 'x'; choose from accelerate"),
         (("model", *WORK, "--kv-dtype", "f8"), "--kv-dtype is 'f8'; choose from f32, f16"),
-        (("model", *WORK, "--reserve", "g0"), "--reserve is 'g0'; it must name a device and an amount, as gpu0=2GB"),
-        (("model", *WORK, "--reserve", "g0=2XB"), "--reserve of g0 is '2XB'; it must be a number of bytes, as 2GB, 512MiB or 1e9"),
+        (("model", *WORK, "--reserve", "g0"), "--reserve is 'g0'; give the name of a device and =, as in --reserve gpu0=2GB"),
+        (("model", *WORK, "--reserve", "g0=2XB"), "--reserve g0 is '2XB'; give an amount such as 24GB or 22.5GiB"),
         (("model", *WORK, "--reserve", "x=2GB"), "reserved_bytes names 'x', which is not in the cluster"),
         (("model", *WORK, "--order", "g0,x"), "order is ['g0', 'x']; name devices of g0, g1, cpu"),
         (("model", *WORK, "--context", 3), "context is 3, but a request has 20 tokens and asks for 5; give at least 25"),

@@ -84,7 +84,7 @@ def test_the_most_of_each_fits_and_more_does_not(model, where, work, name, regim
             assert fits == (tokens == most)
     bits, now = plan.most_bits(), 8 * model.total_bytes / model.n_parameters
     assert bits >= now - 1 / 16 or plan.placement is None
-    if bits:
+    if 0 < bits < 64:
         for count in (bits, bits + 1 / 16):
             fits = hs.plan(model.scaled(count / now), where, work, tool=name, regime="fit").status == "optimal"
             assert fits == (count == bits)
@@ -111,7 +111,7 @@ def test_llama_cpp_leaves_a_gibibyte_free_and_has_the_embedding_on_the_cpu():
 
 def test_a_tied_head_of_transformers_is_with_the_embedding():
     """Two devices of half the memory: the first stage pays the table once and both passes over it, and the last one a hop more."""
-    model, where = card(4, tied=True), box((1.5e5, 1.5e5), (1.0, 1.0), cpu=False)
+    model, where = card(4, tied=True), box((2.5e5, 2.5e5), (1.0, 1.0), cpu=False)
     work = hs.Workload(5, 3)
     plan = hs.plan(model, where, work, tool="transformers")
     bare = hs.costs.LanguageRoofline().chain(model, where, work)
@@ -138,7 +138,7 @@ def test_the_default_of_a_tool_is_the_first_baseline():
 
 def test_several_nodes_are_told_their_lines():
     devices = [
-        hs.Device(f"gpu{k}", node=f"n{k}", memory_bytes=2e5, peak_flops={"float16": 1e9}, memory_bandwidth=1e8 * (k + 1)) for k in range(3)
+        hs.Device(f"gpu{k}", node=f"n{k}", memory_bytes=4e5, peak_flops={"float16": 1e9}, memory_bandwidth=1e8 * (k + 1)) for k in range(3)
     ]
     where = hs.Machine(hs.Cluster(devices, bandwidth=1e8), reserved_bytes=dict.fromkeys(["gpu0", "gpu1", "gpu2"], 0))
     assert where.names_in("vllm") == ("n0:0", "n1:0", "n2:0")

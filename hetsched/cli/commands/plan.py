@@ -96,8 +96,8 @@ def plan(
     measured: Annotated[
         list[str] | None,
         typer.Option(
-            help="Rates of this model on a device alone, tokens per second of a prompt and of generation, as in gpu0:pp512=1450,tg128=38; a "
-            "file of llama-bench -o json; or a rates document. Before a file NAME: states the device.",
+            help="Rates of this model on a device alone: tokens per second of a prompt and of generation, gpu0:pp512=1450,tg128=38; "
+            "a file of llama-bench -o json; or a rates document. Before a file NAME: states the device.",
             metavar="RATES",
             rich_help_panel=_RULES,
         ),

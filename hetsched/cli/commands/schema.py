@@ -14,7 +14,7 @@ def schema(
     kind: Annotated[
         str,
         typer.Argument(
-            help="graph, cluster, problem, schedule, solution, stages, timeline, profile, model, machine or rates.",
+            help="graph, cluster, problem, schedule, solution, stages, timeline, profile, model, machine, plan or rates.",
             metavar="KIND",
             autocompletion=completion.kinds,
         ),

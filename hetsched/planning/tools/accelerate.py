@@ -16,7 +16,7 @@ from hetsched.chain.card import PARTS, ModelCard
 from hetsched.chain.placement import Placement
 from hetsched.chain.problem import ChainProblem
 from hetsched.errors import InvalidArgument, UnsupportedFeature
-from hetsched.planning.tools.protocol import Command, Request, Tool, from_devices, impossible_on, keywords, literal
+from hetsched.planning.tools.protocol import Command, Execution, Request, Tool, from_devices, impossible_on, keywords, literal
 from hetsched.planning.tools.shell import PCI_ORDER, device_number
 
 OFFLOADED = ("cpu", "disk")
@@ -209,7 +209,7 @@ ACCELERATE = Tool(
     _read,
     partial(_default, False),
     _tied,
-    restrict=_restrict,
+    execution=Execution(restrict=_restrict),
 )
 TRANSFORMERS = Tool(
     "transformers",
@@ -220,5 +220,5 @@ TRANSFORMERS = Tool(
     _read,
     partial(_default, True),
     _tied,
-    restrict=_restrict,
+    execution=Execution(restrict=_restrict),
 )

@@ -12,7 +12,17 @@ from hetsched.chain.card import ModelCard
 from hetsched.chain.placement import Placement
 from hetsched.chain.problem import ChainProblem
 from hetsched.errors import InvalidArgument, UnsupportedFeature
-from hetsched.planning.tools.protocol import Command, Request, Tool, block_counts, cache_type, described, from_devices, impossible_on
+from hetsched.planning.tools.protocol import (
+    Command,
+    Execution,
+    Request,
+    Tool,
+    block_counts,
+    cache_type,
+    described,
+    from_devices,
+    impossible_on,
+)
 from hetsched.planning.tools.shell import PCI_ORDER, ShellLine, device_number, is_count, options, shell_words
 
 OPTIONS = {
@@ -186,10 +196,5 @@ LLAMA_CPP = Tool(
     _write,
     _read,
     _default,
-    overlaps=True,
-    activation_bytes=4.0,
-    budget=_budget,
-    restrict=_restrict,
-    begins=_begins,
-    host=_cpu,
+    execution=Execution(overlaps=True, activation_bytes=4.0, budget=_budget, restrict=_restrict, begins=_begins, host=_cpu),
 )

@@ -101,6 +101,40 @@ def _nowhere(_devices: tuple[str | int, ...]) -> int | None:
 
 
 @dataclass(frozen=True)
+class Execution:
+    """How a tool runs stages: at what times, in what memory, and which placements of them it can state.
+
+    Attributes
+    ----------
+    pipelines : bool
+        Whether stages work on different requests at a time.
+    overlaps : bool
+        Whether stages work on different chunks of a prompt at a time, where the host has the embedding alone.
+    activation_bytes : float or None
+        Bytes of a number in activations; None for those of the workload.
+    tensors_sent : int
+        Tensors of the model's width that a token takes from a stage to the next.
+    budget : callable
+        Bytes that the tool uses of the memory of a device, by the tool's name of the device.
+    restrict : callable
+        What `Tool.restricted` calls with checked arguments.
+    begins : callable
+        Items with which a stage may begin, by card and the tool's names of the devices.
+    host : callable
+        The number of the device that always has the embedding, or None, by the tool's names of the devices.
+    """
+
+    pipelines: bool = False
+    overlaps: bool = False
+    activation_bytes: float | None = None
+    tensors_sent: int = 1
+    budget: Callable[[str | int, float], float] = _all_of_it
+    restrict: Callable[[ModelCard, ChainProblem, tuple[str | int, ...]], ChainProblem] = _as_it_is
+    begins: Callable[[ModelCard, tuple[str | int, ...]], Sequence[int]] = _everywhere
+    host: Callable[[tuple[str | int, ...]], int | None] = _nowhere
+
+
+@dataclass(frozen=True)
 class Tool:
     """A tool that runs a model on several devices: functions to state a placement to it, to read one, and its default.
 
@@ -114,22 +148,8 @@ class Tool:
         What `refusal`, `emit`, `read` and `default` call with checked arguments.
     closes : callable
         Whether the tool runs the head of a card on the device of the embedding. Placements then leave out the head.
-    pipelines : bool
-        Whether stages work on different requests at a time.
-    overlaps : bool
-        Whether stages work on different chunks of a prompt at a time, where the host has the embedding alone.
-    activation_bytes : float or None
-        Bytes of a number in activations; None for those of the workload.
-    tensors_sent : int
-        Tensors of the model's width that a token takes from a stage to the next.
-    budget : callable
-        Bytes that the tool uses of the memory of a device, by the tool's name of the device.
-    restrict : callable
-        What `restricted` calls with checked arguments.
-    begins : callable
-        Items with which a stage may begin, by card and the tool's names of the devices.
-    host : callable
-        The number of the device that always has the embedding, or None, by the tool's names of the devices.
+    execution : Execution
+        How the tool runs stages.
     """
 
     name: str
@@ -140,14 +160,7 @@ class Tool:
     parse: Callable[[ModelCard, str, tuple[str | int, ...]], Placement]
     place: Callable[[ModelCard, ChainProblem, tuple[str | int, ...], FloatArray], Placement]
     closes: Callable[[ModelCard], bool] = _never
-    pipelines: bool = False
-    overlaps: bool = False
-    activation_bytes: float | None = None
-    tensors_sent: int = 1
-    budget: Callable[[str | int, float], float] = _all_of_it
-    restrict: Callable[[ModelCard, ChainProblem, tuple[str | int, ...]], ChainProblem] = _as_it_is
-    begins: Callable[[ModelCard, tuple[str | int, ...]], Sequence[int]] = _everywhere
-    host: Callable[[tuple[str | int, ...]], int | None] = _nowhere
+    execution: Execution = Execution()
 
     @checked
     def n_items(self, card: ModelCard) -> int:
@@ -156,7 +169,7 @@ class Tool:
 
     @checked
     def restricted(self, card: ModelCard, problem: ChainProblem, devices: Devices) -> ChainProblem:
-        """Return the problem whose placements are those that the tool can state, with stages that begin at `begins`.
+        """Return the problem whose placements are those that the tool can state, with stages that begin at ``execution.begins``.
 
         Parameters
         ----------
@@ -183,7 +196,7 @@ class Tool:
                 f"problem has {plural(problem.n_items, 'item')} on {plural(problem.n_devices, 'device')}; give one of the {card.n_items} "
                 f"items of {card.name!r} on {plural(len(names), 'device')}"
             )
-        return self.restrict(card, _closed(problem) if self.closes(card) else problem, names)
+        return self.execution.restrict(card, _closed(problem) if self.closes(card) else problem, names)
 
     @checked
     def refusal(self, card: ModelCard, placement: Placement, devices: Devices) -> str:

@@ -14,7 +14,7 @@ from hetsched.chain.placement import Placement
 from hetsched.chain.problem import ChainProblem
 from hetsched.errors import InvalidArgument
 from hetsched.frontends.configs import FAMILIES
-from hetsched.planning.tools.protocol import Command, Request, Tool, described, from_counts, keywords, literal
+from hetsched.planning.tools.protocol import Command, Execution, Request, Tool, described, from_counts, keywords, literal
 from hetsched.planning.tools.shell import PCI_ORDER, device_number
 from hetsched.problem.graph import plural
 
@@ -134,7 +134,16 @@ def _even(card: ModelCard, problem: ChainProblem, devices: tuple[str | int, ...]
     return from_counts(problem.n_items, card.n_blocks, [b - a for a, b in itertools.pairwise([0, *ends])], range(m))
 
 
-TORCH = Tool("torch", "torch 2.13, distributed/pipelining/stage.py", BY_HAND, _any, _write_by_hand, _read_by_hand, _even, pipelines=True)
+TORCH = Tool(
+    "torch",
+    "torch 2.13, distributed/pipelining/stage.py",
+    BY_HAND,
+    _any,
+    _write_by_hand,
+    _read_by_hand,
+    _even,
+    execution=Execution(pipelines=True),
+)
 TORCH_PIPELINE = Tool(
     "torch-pipeline",
     "torch 2.13, distributed/pipelining/_IR.py",

@@ -13,6 +13,7 @@ from hetsched.chain.problem import ChainProblem
 from hetsched.errors import InvalidArgument
 from hetsched.planning.tools.protocol import (
     Command,
+    Execution,
     Request,
     Tool,
     block_counts,
@@ -134,6 +135,13 @@ def _budget(_name: str | int, memory_bytes: float) -> float:
     return UTILISATION * memory_bytes
 
 
+EXECUTION = Execution(
+    pipelines=True,
+    tensors_sent=2,  # the hidden state and the residual
+    budget=_budget,
+    restrict=gpus_only,
+    begins=_begins,
+)
 VLLM = Tool(
     "vllm",
     "vllm/distributed/utils.py, get_pp_indices, November 2026",
@@ -142,11 +150,7 @@ VLLM = Tool(
     partial(_write, "vllm", "VLLM_PP_LAYER_PARTITION", _vllm),
     partial(_read, "VLLM_PP_LAYER_PARTITION", ("--pipeline-parallel-size", "-pp")),
     partial(_default, vllm_counts),
-    pipelines=True,
-    tensors_sent=2,  # the hidden state and the residual
-    budget=_budget,
-    restrict=gpus_only,
-    begins=_begins,
+    execution=EXECUTION,
 )
 SGLANG = Tool(
     "sglang",
@@ -156,9 +160,5 @@ SGLANG = Tool(
     partial(_write, "sglang", "SGLANG_PP_LAYER_PARTITION", _sglang),
     partial(_read, "SGLANG_PP_LAYER_PARTITION", ("--pp-size", "--pipeline-parallel-size")),
     partial(_default, sglang_counts),
-    pipelines=True,
-    tensors_sent=2,
-    budget=_budget,
-    restrict=gpus_only,
-    begins=_begins,
+    execution=EXECUTION,
 )
