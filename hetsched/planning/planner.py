@@ -316,10 +316,9 @@ def _baselines(question: Question) -> tuple[Baseline, ...]:
     """
     card, problem, tool = question.card, question.problems[0], question.tool
     made: dict[str, Placement] = {}
-    host = None
+    host = question.host
     if tool is not None:
         names = question.names(tool.name)
-        host = tool.execution.host(names)
         memory = {device.name: device.memory_bytes for device in question.machine.cluster.devices}
         with contextlib.suppress(UnsupportedFeature):  # it has none for this model, or needs a finite memory
             made[f"{tool.name} default"] = tool.default(card, problem, names, free_bytes=[memory[name] for name in problem.devices])

@@ -22,7 +22,7 @@ from hetsched.errors import InvalidArgument, UnsupportedFeature
 from hetsched.planning.dynamic_program import least_latency, least_missing, least_period
 from hetsched.planning.sensitivity import Best, Problems
 from hetsched.planning.tools import Tool
-from hetsched.planning.tools.protocol import impossible_on
+from hetsched.planning.tools.protocol import Execution, impossible_on
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,12 +66,12 @@ class Question:
         Of a tool that computes chunks of a prompt at once unless the host has blocks there are two for the latency: those with such
         blocks, and those without.
         """
-        if self.tool is None or not self.tool.execution.overlaps or self.regime != "latency":
+        if not self.execution.overlaps or self.regime != "latency":
             return tuple(self._problem(count) for count in range(1, self._most() + 1))
-        overlapped, host = self._problem(1, overlap=True), self.tool.execution.host(self.names(self.tool.name))
-        if host is None:
+        overlapped = self._problem(1, overlap=True)
+        if self.host is None:
             return (overlapped,)
-        return self._problem(1), impossible_on(overlapped, [host], slice(1, None))
+        return self._problem(1), impossible_on(overlapped, [self.host], slice(1, None))
 
     def _most(self) -> int:
         """Return the most microbatches that are in progress."""
@@ -79,15 +79,13 @@ class Question:
 
     def _problem(self, count: int, *, overlap: bool = False) -> ChainProblem:
         """Return the problem of `count` microbatches in progress; for the throughput with times per sequence."""
-        machine, work, tensors = self.machine, self.work, 1
-        if self.tool is not None:
-            machine = self._within_budgets(self.tool)
-            work = dataclasses.replace(work, activation_bytes=self.tool.execution.activation_bytes or work.activation_bytes)
-            tensors = self.tool.execution.tensors_sent
+        machine = self.machine if self.tool is None else self._within_budgets(self.tool)
+        work = dataclasses.replace(self.work, activation_bytes=self.execution.activation_bytes or self.work.activation_bytes)
         if self.regime == "fit":
             problem = held(self.card, machine, work)
         else:
-            problem = self.costs.chain(self.card, machine, work, in_progress=count, tensors_sent=tensors, overlap=overlap)
+            sent = self.execution.tensors_sent
+            problem = self.costs.chain(self.card, machine, work, in_progress=count, tensors_sent=sent, overlap=overlap)
         if self.regime == "throughput":
             problem = problem.scaled(1 / math.ceil(work.sequences / count)).replace(most_in_progress=work.sequences)
         if self.order is not None:
@@ -110,16 +108,22 @@ class Question:
         return tuple(names[name] for name in self.order or self.machine.cluster.names)
 
     @property
+    def execution(self) -> Execution:
+        """How the tool runs stages."""
+        return Execution() if self.tool is None else self.tool.execution
+
+    @property
+    def host(self) -> int | None:
+        """The device that always has the embedding."""
+        return None if self.tool is None else self.execution.host(self.names(self.tool.name))
+
+    @property
     def starts(self) -> Sequence[int]:
         """Items with which a stage may begin."""
-        return (
-            range(self.problems[0].n_items)
-            if self.tool is None
-            else self._within(self.tool.execution.begins(self.card, self.names(self.tool.name)))
-        )
-
-    def _within(self, starts: Sequence[int]) -> Sequence[int]:
-        return [start for start in starts if start < self.problems[0].n_items]
+        n_items = self.problems[0].n_items
+        if self.tool is None:
+            return range(n_items)
+        return [start for start in self.execution.begins(self.card, self.names(self.tool.name)) if start < n_items]
 
     def of(self, placement: Placement | None) -> ChainProblem:
         """Return the problem of a placement: for as many requests in progress as it has stages, or with chunks that overlap if they do."""
@@ -130,8 +134,7 @@ class Question:
             return problems[0]
         if self.regime == "throughput":
             return problems[min(len(placement), len(problems)) - 1]
-        host = None if self.tool is None else self.tool.execution.host(self.names(self.tool.name))
-        return problems[0 if any(stage.device == host and stage.end > 1 for stage in placement.stages) else -1]
+        return problems[0 if any(stage.device == self.host and stage.end > 1 for stage in placement.stages) else -1]
 
     def solve(self, problems: Problems) -> Best:
         """Return the best placement of problems as those of the question."""

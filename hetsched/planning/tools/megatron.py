@@ -12,7 +12,18 @@ from hetsched.chain.card import ModelCard
 from hetsched.chain.placement import Placement
 from hetsched.chain.problem import ChainProblem
 from hetsched.errors import InvalidArgument, UnsupportedFeature
-from hetsched.planning.tools.protocol import Command, Request, Tool, block_counts, from_counts, from_devices, gpus_only, numbered, on_gpus
+from hetsched.planning.tools.protocol import (
+    Command,
+    Execution,
+    Request,
+    Tool,
+    block_counts,
+    from_counts,
+    from_devices,
+    gpus_only,
+    numbered,
+    on_gpus,
+)
 from hetsched.planning.tools.shell import check_nodes, is_count, options, read_lines, shell_lines, visible_gpus
 from hetsched.problem.graph import plural
 
@@ -151,6 +162,5 @@ MEGATRON = Tool(
     _write,
     _read,
     _default,
-    pipelines=True,
-    restrict=gpus_only,
+    execution=Execution(pipelines=True, restrict=gpus_only),
 )

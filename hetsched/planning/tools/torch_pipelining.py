@@ -134,15 +134,9 @@ def _even(card: ModelCard, problem: ChainProblem, devices: tuple[str | int, ...]
     return from_counts(problem.n_items, card.n_blocks, [b - a for a, b in itertools.pairwise([0, *ends])], range(m))
 
 
+EXECUTION = Execution(pipelines=True)
 TORCH = Tool(
-    "torch",
-    "torch 2.13, distributed/pipelining/stage.py",
-    BY_HAND,
-    _any,
-    _write_by_hand,
-    _read_by_hand,
-    _even,
-    execution=Execution(pipelines=True),
+    "torch", "torch 2.13, distributed/pipelining/stage.py", BY_HAND, _any, _write_by_hand, _read_by_hand, _even, execution=EXECUTION
 )
 TORCH_PIPELINE = Tool(
     "torch-pipeline",
@@ -152,5 +146,5 @@ TORCH_PIPELINE = Tool(
     _write_by_torch,
     _read_by_torch,
     _even,
-    pipelines=True,
+    execution=EXECUTION,
 )
