@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from hetsched.search.solution import Bound, Solution, Status
     from hetsched.solving import methods, solve
     from hetsched.verification.placement import verify_placement
+    from hetsched.verification.serving import verify_serving
     from hetsched.verification.stages import verify_stages
     from hetsched.verification.verify import Violation, verify
 
@@ -123,6 +124,7 @@ _HOMES = {
     "search.solution": ["Bound", "Solution", "Status"],
     "solving": ["methods", "solve"],
     "verification.placement": ["verify_placement"],
+    "verification.serving": ["verify_serving"],
     "verification.stages": ["verify_stages"],
     "verification.verify": ["Violation", "verify"],
 }
@@ -188,6 +190,7 @@ __all__ = [
     "stages",
     "verify",
     "verify_placement",
+    "verify_serving",
     "verify_stages",
     "workloads",
 ]

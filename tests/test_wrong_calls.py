@@ -481,7 +481,53 @@ def gguf_file() -> str:
     return "model.gguf"
 
 
+def serving() -> Any:
+    return hs.chain.ServingProblem(2, ["a"], [2], [[1.0, 1.0]])
+
+
+def serving_placement() -> Any:
+    return hs.chain.ServingPlacement([0, 1], [1, 2])
+
+
+def serving_model() -> Any:
+    return importlib.import_module("hetsched.models.serving").ServingModel(serving(), 0.0, 2.0)
+
+
 BY_DOOR: dict[str, Callable[[], Any]] = {
+    **{f"chain.ServingProblem.{name}": lambda name=name: getattr(serving(), name) for name in ("types", "counts", "throughput")},
+    "chain.ServingProblem.n_items": lambda: 2,
+    "chain.ServingPlacement.first": lambda: [0, 1],
+    "chain.ServingPlacement.end": lambda: [1, 2],
+    "chain.ServingPlacement.of.intervals": lambda: [(0, 0, 1)],
+    "chain.ServingFlow.transfers": lambda: np.zeros((3, 3)),
+    **{f"{name}.placement": serving_placement for name in ("chain.max_flow", "models.serving.ServingModel.encode", "verify_serving")},
+    **{
+        f"{name}.problem": serving
+        for name in (
+            "analysis.serving_units.excess",
+            "analysis.serving_units.most_units",
+            "analysis.serving_units.units",
+            "bounds.serving.capped_load",
+            "bounds.serving.counting",
+            "bounds.serving.tightest",
+            "chain.ServingPlacement.of",
+            "chain.max_flow",
+            "models.serving.ServingModel",
+            "planning.most_throughput",
+            "testing.best_serving",
+            "verify_serving",
+        )
+    },
+    **{f"analysis.serving_units.{name}.above": lambda: 1.0 for name in ("excess", "most_units", "units")},
+    "analysis.serving_units.needed.parts": lambda: 2,
+    "bounds.serving.counting.parts": lambda: 2,
+    "bounds.serving.ThroughputBound.value": lambda: 1.0,
+    "bounds.serving.ThroughputBound.name": lambda: "counting",
+    "models.serving.ServingModel.above": lambda: 0.0,
+    "models.serving.ServingModel.below": lambda: 2.0,
+    "models.serving.ServingModel.decode.values": lambda: serving_model().encode(serving_placement()),
+    **{f"planning.ServingProgress.{name}": lambda: 1.0 for name in ("seconds", "value", "bound")},
+    "planning.ServingProgress.source": lambda: "even",
     **{f"ChainProblem.{name}": lambda name=name: getattr(chain(), name) for name in ("items", "devices", "seconds")},
     **{f"chain.ChainStage.{name}": lambda end=end: end for name, end in (("device", 0), ("first", 0), ("end", 1))},
     **{
@@ -899,6 +945,8 @@ SELVES: dict[str, Callable[[], Any]] = {
     "Solution": solution,
     "StageSchedule": stage_schedule,
     "ChainProblem": chain,
+    "ServingProblem": serving,
+    "ServingModel": serving_model,
     "LanguageRoofline": hs.costs.LanguageRoofline,
     "Machine.write": machine,
     "Machine.names_in": machine,
@@ -1190,6 +1238,7 @@ _ELSEWHERE = (
 )
 ABSTRACT = (
     "ModelPlan",
+    "planning.ServingPlan",
     "Schedule",
     "StageSchedule",
     "runtime.Comparison",

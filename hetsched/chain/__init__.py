@@ -9,19 +9,38 @@ from hetsched.lazy import attach
 if TYPE_CHECKING:
     from hetsched.chain.card import PARTS, ModelCard
     from hetsched.chain.evaluation import ChainValues, evaluate
+    from hetsched.chain.flow import ServingFlow, max_flow
     from hetsched.chain.machine import Efficiency, Machine
     from hetsched.chain.placement import ChainStage, Placement
     from hetsched.chain.problem import ChainProblem
+    from hetsched.chain.serving import ServingPlacement, ServingProblem
     from hetsched.chain.workload import Workload
 
-__all__ = ["PARTS", "ChainProblem", "ChainStage", "ChainValues", "Efficiency", "Machine", "ModelCard", "Placement", "Workload", "evaluate"]
+__all__ = [
+    "PARTS",
+    "ChainProblem",
+    "ChainStage",
+    "ChainValues",
+    "Efficiency",
+    "Machine",
+    "ModelCard",
+    "Placement",
+    "ServingFlow",
+    "ServingPlacement",
+    "ServingProblem",
+    "Workload",
+    "evaluate",
+    "max_flow",
+]
 
 _HOMES = {
     "card": ["PARTS", "ModelCard"],
     "evaluation": ["ChainValues", "evaluate"],
+    "flow": ["ServingFlow", "max_flow"],
     "machine": ["Efficiency", "Machine"],
     "placement": ["ChainStage", "Placement"],
     "problem": ["ChainProblem"],
+    "serving": ["ServingPlacement", "ServingProblem"],
     "workload": ["Workload"],
 }
 __getattr__, __dir__ = attach(__name__, _HOMES)

@@ -361,7 +361,7 @@ class Model:
         """Solve the model for a request; see `solve`."""
         from hetsched.modeling import backends
 
-        return backends.solve(solver, self.program.check(), request).signed(self._sign)
+        return backends.solve(solver, self.program.check(), request.signed(self._sign)).signed(self._sign)
 
     @checked
     def native(self, solver: str = "scip") -> Any:

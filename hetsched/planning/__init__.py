@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from hetsched.planning.explanation import DeviceLimit, Explanation, explain
     from hetsched.planning.planner import Baseline, ModelPlan, plan
     from hetsched.planning.sensitivity import Best, MemoryStep
+    from hetsched.planning.serving import ServingPlan, ServingProgress, most_throughput
 
 __all__ = [
     "Baseline",
@@ -22,10 +23,13 @@ __all__ = [
     "LeastPeriod",
     "MemoryStep",
     "ModelPlan",
+    "ServingPlan",
+    "ServingProgress",
     "explain",
     "least_latency",
     "least_missing",
     "least_period",
+    "most_throughput",
     "plan",
     "tools",
 ]
@@ -36,5 +40,6 @@ _HOMES = {
     "explanation": ["DeviceLimit", "Explanation", "explain"],
     "planner": ["Baseline", "ModelPlan", "plan"],
     "sensitivity": ["Best", "MemoryStep"],
+    "serving": ["ServingPlan", "ServingProgress", "most_throughput"],
 }
 __getattr__, __dir__ = attach(__name__, _HOMES)

@@ -15,11 +15,13 @@ from hetsched.testing.brute_force import Optimum, brute_force
 if TYPE_CHECKING:
     from hetsched.testing import bounds, conformance, corpus, profiles
     from hetsched.testing.chains import best_placements, chain_problems, placements
+    from hetsched.testing.serving import best_serving, serving_problems
     from hetsched.testing.strategies import clusters, decisions, numbers, problems, task_graphs
 
 __all__ = [
     "Optimum",
     "best_placements",
+    "best_serving",
     "bounds",
     "brute_force",
     "chain_problems",
@@ -31,6 +33,7 @@ __all__ = [
     "placements",
     "problems",
     "profiles",
+    "serving_problems",
     "task_graphs",
 ]
 
@@ -38,6 +41,7 @@ __all__ = [
 _HOMES = {
     "": ["bounds", "conformance", "corpus", "profiles"],
     "chains": ["best_placements", "chain_problems", "placements"],
+    "serving": ["best_serving", "serving_problems"],
     "strategies": ["clusters", "decisions", "numbers", "problems", "task_graphs"],
 }
 if "pytest" in sys.modules:  # a failing assertion of a suite then shows its values, as in a test module

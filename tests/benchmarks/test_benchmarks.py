@@ -20,11 +20,12 @@ import published
 import pytest
 import real_graphs
 import search
+import serving
 import start_up
 
 import hetsched as hs
 
-SCRIPTS = (list_scheduling, real_graphs, bounds, exact, published, search, period, planning, start_up)
+SCRIPTS = (list_scheduling, real_graphs, bounds, exact, published, search, period, planning, serving, start_up)
 
 FAKE_SAGA = """
 class Network:
@@ -256,6 +257,20 @@ def test_planning_writes_its_table(docs: Path):
     page = (docs / "benchmarks.md").read_text()
     assert "| 16 devices in 4 groups | latency |" in page
     assert "| 16 devices in 4 groups | throughput |" in page
+
+
+def test_serving_runs_to_its_end(docs: Path, tmp_path: Path):
+    row = {"layers": 4, "types": [{"count": 2, "throughput_by_layers": [8.0, 4.0]}], "published_objective": 4.0}
+    (tmp_path / "open.json").write_text(json.dumps({"small": row}))
+    serving.main(["--quick", "--docs", str(docs), "--data", str(tmp_path / "open.json")])
+    assert "| `small`: 4 layers, 2 nodes | 4.0000 | 4.0000 | 4.0000 | proven | counting |" in (docs / "benchmarks.md").read_text()
+
+
+def test_serving_refuses_links_that_may_bind(tmp_path: Path):
+    row = {"layers": 1, "types": [], "published_objective": 4.0, "least_pair_capacity": 3.0}
+    (tmp_path / "open.json").write_text(json.dumps({"small": row | {"types": [{"count": 1, "throughput_by_layers": [8.0]}]}}))
+    with pytest.raises(ValueError, match="small: links of 3.0 tokens/s may bind; give them as a matrix 'links'"):
+        serving.instances(tmp_path / "open.json")
 
 
 @pytest.mark.slow

@@ -103,3 +103,18 @@ def test_a_solve_that_ends_while_it_is_interrupted_is_no_failure() -> None:
     scip.interrupt(Model("SCIP: method cannot be called at this time in solution process!"))
     with pytest.raises(Exception, match="unspecified error"):
         scip.interrupt(Model("SCIP: unspecified error!"))
+
+
+@pytest.mark.parametrize("solver", ["scip", "highs"])
+def test_events_of_a_maximisation_have_the_signs_of_the_model(solver):
+    pytest.importorskip({"scip": "pyscipopt", "highs": "highspy"}[solver])
+    model = Model()
+    x = model.integer("x", 4, lower=0, upper=1)
+    model.add(np.array([5, 4, 3, 2]) @ x <= 8)
+    model.maximise(np.array([10, 7, 6, 3]) @ x)
+    found, bounds = [], []
+    outcome = model.solve(
+        solver, on_incumbent=lambda event: found.append(event.objective), on_bound=lambda event: bounds.append(event.bound)
+    )
+    assert outcome.objective == found[-1] == 16.0
+    assert all(bound >= 16.0 - 1e-6 for bound in bounds)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from hetsched.arguments import checked, rule
@@ -75,6 +75,18 @@ class Request:
     on_incumbent: Callable[[Incumbent], object] | None = None
     on_bound: Callable[[NewBound], object] | None = None
     stop: Callable[[], object] | None = None
+
+    @checked
+    def signed(self, sign: float) -> Request:
+        """Return the request whose callbacks receive objectives and bounds of the original model, for `sign` -1 of a maximisation."""
+        incumbent, bound = self.on_incumbent, self.on_bound
+        if sign > 0:
+            return self
+        return replace(
+            self,
+            on_incumbent=incumbent and (lambda event: incumbent(replace(event, objective=-event.objective))),
+            on_bound=bound and (lambda event: bound(replace(event, bound=-event.bound))),
+        )
 
 
 class Backend(Protocol):
