@@ -740,6 +740,7 @@ BY_DOOR: dict[str, Callable[[], Any]] = {
     **{f"models.{name}.{method}.values": functools.partial(encoded, name) for name in FORMULATIONS for method in ("decode", "offer")},
     "models.components.shared_resources.links": lambda: problem().links,
     "report.write_gantt.path": lambda: "gantt.svg",
+    **{f"report.{name}.plan": model_plan for name in ("plan_html", "write_plan")},
     "schedule.objectives.host_times.problem": lambda: hosted(),
     "schedule.objectives.max_load.problem": lambda: hosted(),
     "workloads.transformers.stack.block": lambda: hs.workloads.transformers.block("125M"),

@@ -200,6 +200,11 @@ class ModelCard(Frozen):
         """Bytes of all weights; a tied table counts once."""
         return float(self.weight_bytes.sum() - (self.weight_bytes[-1, _TABLE] if self.tied else 0))
 
+    @property
+    def bits(self) -> float:
+        """Bits of weights per parameter."""
+        return 8 * self.total_bytes / self.n_parameters
+
 
 def item_names(blocks: int) -> list[str]:
     """Return the names of the items of a model with so many blocks."""

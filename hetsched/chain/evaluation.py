@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -94,9 +95,22 @@ def evaluate(problem: ChainProblem, placement: Placement) -> ChainValues:
     )
 
 
-def stage_bytes(problem: ChainProblem, stage: ChainStage) -> float:
-    """Return the bytes that a stage needs on its device."""
+class StageParts(NamedTuple):
+    """Bytes that a stage needs on its device."""
+
+    weights: float
+    cache: float
+    workspace: float
+
+
+def stage_parts(problem: ChainProblem, stage: ChainStage) -> StageParts:
+    """Return what a stage needs on its device, part by part."""
     own = slice(stage.first, stage.end)
     shared = problem.shared_bytes if stage.end - stage.first == problem.n_items else 0.0
-    held = math.fsum(problem.weight_bytes[own]) + math.fsum(problem.cache_bytes[own])
-    return held + float(problem.workspace_bytes[own].max()) - shared
+    weights, cache = math.fsum(problem.weight_bytes[own]) - shared, math.fsum(problem.cache_bytes[own])
+    return StageParts(weights, cache, float(problem.workspace_bytes[own].max()))
+
+
+def stage_bytes(problem: ChainProblem, stage: ChainStage) -> float:
+    """Return the bytes that a stage needs on its device."""
+    return math.fsum(stage_parts(problem, stage))

@@ -89,7 +89,7 @@ def explain(plan: ModelPlan, *, most_work: float = MOST_WORK) -> Explanation:
     context, sequences, bits = plan.most_context(), plan.most_sequences(), plan.most_bits()
     if plan.placement is None or plan.regime == "fit":
         return Explanation(context, sequences, bits)
-    budget = _Budget(_work(plan), most_work)
+    budget = _Budget(solve_work(plan), most_work)
     problem = plan.problem
     of_group = {problem.groups[stage.device]: problem.devices[stage.device] for stage in reversed(plan.placement.stages)}
     used = sorted(of_group.values(), key=problem.devices.index)
@@ -134,7 +134,7 @@ class _Budget:
         return True
 
 
-def _work(plan: ModelPlan) -> float:
+def solve_work(plan: ModelPlan) -> float:
     """Return about how many steps a solve takes: those of the dynamic program, for each number of stages and cap of a throughput."""
     tables = Tables(plan.problems[0])
     steps = float(tables.n_states * len(tables.size) ** 2 * plan.problem.n_items)

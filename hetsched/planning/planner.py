@@ -120,8 +120,15 @@ class ModelPlan(Frozen):
     @property
     def prompt_seconds(self) -> float:
         """Seconds of the value that the prompts take; the rest is that of the output."""
-        alone = self.question.replace(work=replace(self.work, output=0, context=self.work.tokens))
-        return alone.judged(self._placed())[1]
+        return self._without_output().judged(self._placed())[1]
+
+    @property
+    def prompt_values(self) -> ChainValues:
+        """Times of the stages for the prompts alone; raises `UnsupportedFeature` without a placement."""
+        return evaluate(self._without_output().of(self.placement), self._placed())
+
+    def _without_output(self) -> Question:
+        return self.question.replace(work=replace(self.work, output=0, context=self.work.tokens))
 
     @property
     def cost_basis(self) -> str:
@@ -176,8 +183,7 @@ class ModelPlan(Frozen):
 
     def most_bits(self) -> float:
         """Return the most bits per parameter, all weights scaled alike, with which any placement fits, in steps of 1/16; 0 if none does."""
-        bits = 8 * self.card.total_bytes / self.card.n_parameters
-        steps = _most(lambda count: self._fits(card=self.card.scaled(count / 16 / bits)), 64 * 16)
+        steps = _most(lambda count: self._fits(card=self.card.scaled(count / 16 / self.card.bits)), 64 * 16)
         return steps / 16
 
     def _fits(self, **changes: object) -> bool:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from hetsched.report.gantt_chart import gantt, write_gantt
     from hetsched.report.lanes import lanes
     from hetsched.report.page import html, write_html
+    from hetsched.report.plan_page import plan_html, write_plan
     from hetsched.report.tables import device_table, method_table, to_dataframe
     from hetsched.report.trace import chrome_trace, write_trace
 
@@ -22,6 +23,7 @@ _HOMES = {
     "gantt_chart": ["gantt", "write_gantt"],
     "lanes": ["lanes"],
     "page": ["html", "write_html"],
+    "plan_page": ["plan_html", "write_plan"],
     "tables": ["device_table", "method_table", "to_dataframe"],
     "trace": ["chrome_trace", "write_trace"],
 }
@@ -35,10 +37,12 @@ __all__ = [
     "html",
     "lanes",
     "method_table",
+    "plan_html",
     "require",
     "to_dataframe",
     "write_gantt",
     "write_html",
+    "write_plan",
     "write_trace",
 ]
 

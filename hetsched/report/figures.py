@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import html
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hetsched.arrays import Columns, FloatArray, IntArray
-from hetsched.errors import printable
 from hetsched.problem.problem import Problem
 from hetsched.report.groups import COLOURS, Groups, labels
+from hetsched.report.offline import LINE, escape, look
 from hetsched.report.pairs import paler
 from hetsched.report.tables import batch_table
 from hetsched.report.units import byte_unit, percent, seconds, size, time_unit
@@ -27,14 +26,7 @@ SLOTS = 3000  # of the makespan, for runs of short batches and for long memory c
 FEW = 300  # bars or transfers; up to here they are drawn with stronger lines
 SHOWN = 60  # batches; with more, the critical chain is hidden at first
 MOST_GROUPS = 24  # named in the legend
-BUTTONS = ["zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "resetScale2d", "toImage"]
-LINE = "#222222"
 FIRST_MOMENT = 1e-3  # seconds; the start of the logarithmic axis, where earlier values are drawn
-
-
-def escape(text: str) -> str:
-    """Return text without control characters and with its markup escaped."""
-    return html.escape(printable(text))
 
 
 def gantt_figure(problem: Problem, schedule: Schedule, grouping: Groups, chain: Columns | None, pairs: bool = False) -> Figure:
@@ -101,7 +93,7 @@ def gantt_figure(problem: Problem, schedule: Schedule, grouping: Groups, chain: 
         figure.add_trace(Scatter(x=[], y=[]))
     ticks = list(range(len(schedule.devices)))
     figure.update_layout(
-        **_look(f"time, {unit}", max(300, 130 + 64 * len(ticks))),
+        **look(f"time, {unit}", max(300, 130 + 64 * len(ticks))),
         barmode="overlay",
         bargap=0.0,
         hovermode="closest",
@@ -248,7 +240,7 @@ def memory_figure(problem: Problem, schedule: Schedule, profile: Columns) -> Fig
         capacity = float(problem.cluster.memory_bytes[k])
         if 0 < capacity <= 4 * most:
             figure.add_hline(capacity / bytes_scale, line={"color": colour, "dash": "dash"}, annotation_text=f"capacity of {escape(name)}")
-    figure.update_layout(**_look(f"time, {unit}", 330), hovermode="closest", showlegend=True)
+    figure.update_layout(**look(f"time, {unit}", 330), hovermode="closest", showlegend=True)
     figure.update_xaxes(range=[0.0, (schedule.makespan or 1.0) / scale])
     figure.update_yaxes(title=f"held, {amount}", rangemode="tozero")
     return figure
@@ -306,36 +298,7 @@ def progress_figure(history: Columns) -> Figure:
                 hovertemplate=f"%{{customdata}} %{{y:.6g}} {unit} by {escape(source)}, after %{{x:.3g}} s<extra></extra>",
             )
         )
-    figure.update_layout(**_look("seconds since the start of the solve", 360), hovermode="closest", showlegend=True)
+    figure.update_layout(**look("seconds since the start of the solve", 360), hovermode="closest", showlegend=True)
     figure.update_xaxes(type="log", tickformat="~g")
     figure.update_yaxes(title=f"makespan, {unit}", rangemode="normal")
     return figure
-
-
-def _look(x_title: str, height: int) -> dict[str, Any]:
-    """Return the layout of all charts."""
-    axis = {"gridcolor": "#e4e4e4", "zeroline": False, "linecolor": "#444444"}
-    return {
-        "height": height,
-        "margin": {"l": 10, "r": 40, "t": 10, "b": 10},
-        "modebar": {"orientation": "v"},
-        "legend": {"orientation": "h", "x": 0, "xanchor": "left", "y": 1.02, "yanchor": "bottom", "itemsizing": "constant"},
-        "plot_bgcolor": "white",
-        "paper_bgcolor": "white",
-        "font": {"family": "system-ui, sans-serif", "size": 13, "color": "#222222"},
-        "template": "none",
-        "xaxis": {**axis, "title": {"text": x_title}, "ticks": "outside", "automargin": True},
-        "yaxis": {**axis, "automargin": True},
-        "hoverlabel": {"bgcolor": "white", "font": {"color": "#222222"}, "align": "left"},
-    }
-
-
-def embed(figure: Figure, name: str) -> str:
-    """Return the HTML of a figure, without plotly's script."""
-    text: str = figure.to_html(
-        full_html=False,
-        include_plotlyjs=False,
-        div_id=name,
-        config={"displaylogo": False, "responsive": True, "modeBarButtons": [BUTTONS], "plotlyServerURL": "", "showSendToCloud": False},
-    )
-    return text

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
-from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from os import PathLike
 from typing import Any
@@ -15,18 +12,16 @@ from hetsched.analysis.critical_chain import critical_chain
 from hetsched.arguments import checked
 from hetsched.arrays import Columns
 from hetsched.documents import write_bytes
-from hetsched.errors import printable
 from hetsched.problem.problem import Problem
 from hetsched.report import require
 from hetsched.report.groups import groups, labels
+from hetsched.report.offline import rendered
 from hetsched.report.pairs import Against, paired
 from hetsched.report.tables import device_table, method_table, schedule_of
-from hetsched.report.units import percent, seconds, size
 from hetsched.schedule import memory
 from hetsched.schedule.schedule import Schedule
 from hetsched.search.solution import Solution
 from hetsched.verification.verify import Violation, verify
-from hetsched.version import __version__
 
 MOST_STEPS = 500  # of the critical chain, in its table
 MOST_VIOLATIONS = 50
@@ -59,24 +54,12 @@ def html(problem: Problem, solution: Solution | Schedule, *, against: Against | 
         `colour_by` is not one of these.
     """
     require("html")
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-    from plotly.offline import get_plotlyjs
-
-    filters = {"seconds": seconds, "size": size, "percent": percent}
-    environment = Environment(
-        loader=PackageLoader("hetsched.report", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True, finalize=_printable
-    )
-    environment.filters.update(filters)
     nothing = isinstance(solution, Solution) and solution.schedule is None
     schedule = None if nothing else schedule_of(problem, solution)
     values = _facts(problem, solution if isinstance(solution, Solution) else None)
     if schedule is not None:
         values |= _of_schedule(problem, schedule, against, colour_by)
-    script = f"<script>{get_plotlyjs()}</script>"
-    policy = _policy(script, *(values.get(chart) or "" for chart in ("gantt", "memory", "progress")))
-    return environment.get_template("page.html.jinja").render(
-        version=__version__, infinity=float("inf"), script=script, policy=policy, problem=problem, schedule=schedule, **values
-    )
+    return rendered("page.html.jinja", problem=problem, schedule=schedule, **values)
 
 
 @checked
@@ -92,31 +75,16 @@ def write_html(
     write_bytes(html(problem, solution, against=against, colour_by=colour_by).encode(), path)
 
 
-def _printable(value: Any) -> Any:
-    """Return a value for the page: text without control characters, `Markup` unchanged."""
-    return value if hasattr(value, "__html__") or not isinstance(value, str) else printable(value)
-
-
-def _policy(*parts: str) -> str:
-    """Return a content security policy that permits the scripts in these parts only, and no download.
-
-    plotly needs inline styles, and blobs for the pictures that it saves.
-    """
-    scripts = [script for part in parts for script in re.findall(r"<script[^>]*>(.*?)</script>", part, re.DOTALL)]
-    hashes = " ".join(f"'sha256-{b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" for script in scripts)
-    return f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data: blob:; base-uri 'none'; form-action 'none'"
-
-
 def _facts(problem: Problem, solution: Solution | None) -> dict[str, Any]:
     """Return the fields of the page about the problem and the solve."""
-    from hetsched.report.figures import embed, progress_figure
+    from hetsched.report.figures import progress_figure
 
     recorded = solution is not None and bool((np.isfinite(solution.history.incumbent) | (solution.history.bound > 0)).any())
     recorded = recorded and solution is not None and not np.isinf(solution.bound)
     return {
         "solution": solution,
         "methods": method_table(solution) if solution is not None else None,
-        "progress": embed(progress_figure(solution.history), "progress") if solution is not None and recorded else None,
+        "progress": progress_figure(solution.history) if solution is not None and recorded else None,
         "ccr": _ccr(problem),
         "counted": f"{_count(problem.n_tasks, 'task')} on {_count(problem.n_devices, 'device')}",
     }
@@ -124,7 +92,7 @@ def _facts(problem: Problem, solution: Solution | None) -> dict[str, Any]:
 
 def _of_schedule(problem: Problem, schedule: Schedule, against: Against | None, colour_by: str | Sequence[str]) -> dict[str, Any]:
     """Return the fields of the page about a schedule; chain and memory only if it is valid."""
-    from hetsched.report.figures import embed, gantt_figure, left_out, memory_figure
+    from hetsched.report.figures import gantt_figure, left_out, memory_figure
 
     violations: list[Violation] = verify(problem, schedule)
     chain = None if violations else critical_chain(problem, schedule)
@@ -135,9 +103,9 @@ def _of_schedule(problem: Problem, schedule: Schedule, against: Against | None, 
         "violations": violations[:MOST_VIOLATIONS],
         "n_violations": len(violations),
         "left_out": left_out(drawn),
-        "gantt": embed(gantt_figure(problem, drawn, groups(problem, schedule, colour_by), chain, pair is not None), "gantt"),
+        "gantt": gantt_figure(problem, drawn, groups(problem, schedule, colour_by), chain, pair is not None),
         "devices": device_table(problem, schedule),
-        "memory": None if violations else embed(memory_figure(problem, schedule, memory.profile(problem, schedule)), "memory"),
+        "memory": None if violations else memory_figure(problem, schedule, memory.profile(problem, schedule)),
         "chain": None if chain is None else list(_steps(problem, schedule, chain)),
         "most_steps": MOST_STEPS,
         "shares": [] if chain is None else list(_shares(schedule, chain)),

@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from hetsched.chain.placement import ChainStage, Placement
+from hetsched.errors import UnsupportedFeature
 from hetsched.planning.explanation import MORE, DeviceLimit, Explanation
 from hetsched.planning.planner import OFF_BY, Baseline, ModelPlan
 from hetsched.planning.sensitivity import CLOSE, Best
+from hetsched.planning.tools import Command
 from hetsched.problem.graph import plural
 from hetsched.report.units import percent, seconds, size
 
@@ -29,12 +31,12 @@ def plan_rows(plan: ModelPlan, explanation: Explanation | None = None) -> list[R
     explanation : Explanation, optional
         What `hetsched.planning.explain` returns. Default: no limits are told.
     """
-    rows = [("plan", headline(plan)), *_asked(plan)]
+    rows = [("plan", headline(plan)), *asked(plan)]
     if plan.placement is not None:
-        rows += _placed(plan)
-    rows += [("against" if not k else "", text) for k, text in enumerate(_against(plan))]
+        rows += [*_placed(plan), *rates(plan), ("proven", proof(plan))]
+    rows += [("against" if not k else "", text) for k, text in enumerate(f"{row.name}: {judgement(plan, row)}" for row in plan.baselines)]
     if explanation is not None:
-        rows += [("limits" if not k else "", text) for k, text in enumerate(_limits(plan, explanation))]
+        rows += [("limits" if not k else "", text) for k, text in enumerate(limits(plan, explanation))]
     return rows
 
 
@@ -113,7 +115,8 @@ def _of_tool(plan: ModelPlan) -> str:
     return "" if plan.tool is None else f" that {plan.tool} can state"
 
 
-def _asked(plan: ModelPlan) -> Iterator[Row]:
+def asked(plan: ModelPlan) -> Iterator[Row]:
+    """Yield what the plan answers: the model, the machine, the costs and the workload."""
     card, work, machine = plan.card, plan.work, plan.machine
     stored = "as stored" if card.exact else "by formula"
     cache = float((card.items.cache_numbers * work.cache_bytes).sum())
@@ -130,8 +133,8 @@ def _asked(plan: ModelPlan) -> Iterator[Row]:
     yield "machine", f"usable memory: {', '.join(devices)}"
     if plan.regime != "fit":
         yield "costs", _costs(plan)
-    asked = f"prompt {work.prompt}, output {work.output}, context {work.tokens}"
-    yield "asked", f"{plan.regime}: {asked}, {plural(work.sequences, 'sequence')}, prompts in chunks of {work.chunk}"
+    tokens = f"prompt {work.prompt}, output {work.output}, context {work.tokens}"
+    yield "asked", f"{plan.regime}: {tokens}, {plural(work.sequences, 'sequence')}, prompts in chunks of {work.chunk}"
 
 
 def _costs(plan: ModelPlan) -> str:
@@ -158,6 +161,19 @@ def stage_items(plan: ModelPlan, stage: ChainStage) -> str:
     return ", ".join(parts)
 
 
+def command(plan: ModelPlan, model: str | None = None) -> tuple[Command | None, str]:
+    """Return the command of the plan's tool, or the reason why it has none; neither without a tool or a placement.
+
+    `model` is what the tool calls the model, as in `ModelPlan.command`; Megatron, whose command names the training script, has no name.
+    """
+    if plan.tool is None or plan.placement is None:
+        return None, ""
+    try:
+        return plan.command(model=None if plan.tool == "megatron" else model), ""
+    except UnsupportedFeature as error:
+        return None, str(error)
+
+
 def described(plan: ModelPlan, placement: Placement) -> str:
     """Return a placement in a line."""
     return "; ".join(f"{_device(plan, stage)} {stage_items(plan, stage)}" for stage in placement.stages)
@@ -170,40 +186,53 @@ def _placed(plan: ModelPlan) -> Iterator[Row]:
         zip(plan.placement.stages, found.stage_seconds.tolist(), found.stage_bytes.tolist(), strict=True)
     ):
         free = float(memory[stage.device])
-        warning = f", less than {percent(TIGHT)} left" if free < math.inf and held > (1 - TIGHT) * free else ""
+        warning = f", less than {percent(TIGHT)} left" if tight(held, free) else ""
         times = "" if plan.regime == "fit" else f", {seconds(taken)}"
         text = f"{_device(plan, stage)}: {stage_items(plan, stage)}; {size(held)} of {size(free)}{warning}{times}"
         yield "placement" if not k else "", text
+
+
+def tight(held: float, free: float) -> bool:
+    """Return whether a stage leaves too little of the memory that its device has for it."""
+    return free < math.inf and held > (1 - TIGHT) * free
+
+
+def rates(plan: ModelPlan) -> Iterator[Row]:
+    """Yield how fast requests are; nothing where no time counts."""
     if plan.regime == "latency":
         work, prompt = plan.work, plan.prompt_seconds
         each = (plan.value - prompt) / work.output if work.output else math.nan
         decoding = f", then {seconds(each)} a token, {work.sequences / each:.4g} tokens/s" if work.output and each > 0 else ""
         yield "request", f"prompt {seconds(prompt)}{decoding}"
     if plan.regime == "throughput":
-        count = found.in_progress
+        count = plan.values.in_progress
         each = math.ceil(plan.work.sequences / count)
         yield (
             "rate",
             f"{plan.tokens_per_second:.4g} tokens/s of output, prompts included; {count} times {plural(each, 'sequence')} in progress",
         )
+
+
+def proof(plan: ModelPlan) -> str:
+    """Return among which placements the plan is the best."""
     order = "in the given order of devices" if plan.question.order is not None else "in any order of devices"
-    yield "proven", f"by exact search over all placements of whole blocks{_of_tool(plan)}, one interval a device, {order}; verified"
+    return f"by exact search over all placements of whole blocks{_of_tool(plan)}, one interval a device, {order}; verified"
 
 
-def _against(plan: ModelPlan) -> Iterator[str]:
-    for row in plan.baselines:
-        if row.missing_bytes:
-            yield f"{row.name}: does not fit, {size(row.missing_bytes)} are missing"
-        elif math.isinf(row.value):
-            yield f"{row.name}: puts layers where these costs do not tell their times"
-        elif plan.regime == "fit":
-            yield f"{row.name}: fits"
-        else:
-            gain = 1 - plan.value / row.value
-            yield f"{row.name}: {seconds(row.value)}, {'equal' if gain < 1e-9 else f'the plan takes {percent(gain)} less'}"
+def judgement(plan: ModelPlan, row: Baseline) -> str:
+    """Return how a baseline does beside the plan."""
+    if row.missing_bytes:
+        return f"does not fit, {size(row.missing_bytes)} are missing"
+    if math.isinf(row.value):
+        return "puts layers where these costs do not tell their times"
+    if plan.regime == "fit":
+        return "fits"
+    gain = 1 - plan.value / row.value
+    return f"{seconds(row.value)}, {'equal' if gain < 1e-9 else f'the plan takes {percent(gain)} less'}"
 
 
-def _limits(plan: ModelPlan, explanation: Explanation) -> Iterator[str]:
+def limits(plan: ModelPlan, explanation: Explanation) -> Iterator[str]:
+    """Yield what limits a plan, and what would change it, as sentences without an end."""
     known = plan.card.context_length
     made_for = f" (the model was made for {known})" if known is not None and explanation.most_context > known else ""
     yield (
@@ -228,8 +257,8 @@ def _limits(plan: ModelPlan, explanation: Explanation) -> Iterator[str]:
     if explanation.second_best.placement is not None:
         yield f"next best order: {described(plan, explanation.second_best.placement)}, {seconds(explanation.second_best.value)}"
     if not math.isnan(explanation.regret):
-        worse = percent(explanation.regret)
-        yield f"if all times of one device are off by {percent(OFF_BY)}, the plan is at most {worse} worse than the best"
+        worse = f"the plan is at most {percent(explanation.regret)} worse than the best"
+        yield f"if all times of one device are off by {percent(OFF_BY)}, {worse}"
         best = _best_baseline(plan)
         gain = 0.0 if best is None else best.value / plan.value - 1
         if best is not None and CLOSE < gain < explanation.regret:

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
 from hetsched.cli import completion, hardware
 from hetsched.cli.files import Outputs, check_writable, read_card, read_machine, read_rates
-from hetsched.cli.options import JSON
+from hetsched.cli.options import JSON, Report
+from hetsched.cli.pictures import Pictures
 from hetsched.cli.quantities import number_bytes
 from hetsched.cli.terminal import Working, say, say_json, say_rows
-from hetsched.errors import InvalidArgument, UnsupportedFeature
-
-if TYPE_CHECKING:
-    from hetsched.planning import ModelPlan
-    from hetsched.planning.tools import Command
+from hetsched.errors import InvalidArgument
 
 Regime = Literal["fit", "latency", "throughput"]
 _WORK = "What is asked"
@@ -117,6 +115,7 @@ def plan(
         ),
     ] = None,
     save: Annotated[Path | None, typer.Option("-o", "--save", help="Write the plan here.", metavar="FILE")] = None,
+    report: Report = None,
     json: JSON = False,
 ) -> None:
     """Place a language model on unequal devices, and prove the placement best.
@@ -141,12 +140,14 @@ def plan(
     from hetsched.costs import LanguageRoofline
     from hetsched.planning import explain as explained
     from hetsched.planning.explanation import MOST_WORK
-    from hetsched.report import placements
+    from hetsched.report import placements, write_plan
 
-    check_writable(save, sources=[machine])
+    Pictures(report, None, None).check()
+    check_writable(save, report, sources=[model, machine])
     names = [None] if tool is None else [tools.tool(name.strip()).name for name in tool.split(",")]
-    if len(names) > 1 and save:
-        raise InvalidArgument(f"--for names {', '.join(map(str, names))}, and --save takes one plan; name one tool")
+    for option, path in (("--save", save), ("--report", report)):
+        if len(names) > 1 and path:
+            raise InvalidArgument(f"--for names {', '.join(map(str, names))}, and {option} takes one plan; name one tool")
     card = read_card(model, bits=bits)
     own = read_machine(machine).reserving(hardware.reserved(reserve or ()))
     if measured:
@@ -155,12 +156,13 @@ def plan(
     costs, devices = LanguageRoofline(dtype), None if order is None else [name.strip() for name in order.split(",")]
     with Working("planning"):
         plans = [best_plan(card, own, work, regime=regime, tool=name, costs=costs, order=devices) for name in names]
-    outputs, facts = Outputs(), []
+    outputs, facts, called = Outputs(), [], str(model.parent if model.name == "config.json" else model)
     outputs.write(save, plans[0].write)
     for one in plans:
         with Working("finding what limits the plan"):
             found = None if limits is False else explained(one, most_work=math.inf if limits else MOST_WORK)
-        command, refusal = _command(one, model)
+        command, refusal = placements.command(one, called)
+        outputs.write(report, functools.partial(write_plan, one, explanation=found, model=called))
         if json:
             facts.append({**placements.plan_facts(one, found), "command": None if command is None else vars(command), "refusal": refusal})
         else:
@@ -172,14 +174,3 @@ def plan(
         say_rows(("wrote", name) for name in outputs.written)
     outputs.finish()
     raise typer.Exit(int(any(one.placement is None for one in plans)))
-
-
-def _command(plan: ModelPlan, model: Path) -> tuple[Command | None, str]:
-    """Return the command of the plan's tool, or the reason why it has none; neither without a tool or a placement."""
-    if plan.tool is None or plan.placement is None:
-        return None, ""
-    path = str(model.parent if model.name == "config.json" else model)
-    try:
-        return plan.command(model=None if plan.tool == "megatron" else path), ""  # the script, not the model
-    except UnsupportedFeature as error:
-        return None, str(error)
