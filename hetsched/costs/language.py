@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +14,7 @@ from hetsched.arrays import FloatArray
 from hetsched.chain.card import PARTS, ModelCard
 from hetsched.chain.machine import Efficiency, Machine
 from hetsched.chain.problem import ChainProblem
+from hetsched.chain.serving import ServingProblem
 from hetsched.chain.workload import Workload
 from hetsched.costs.roofline import bandwidth_of, peak_of
 from hetsched.errors import InvalidProblem, UnsupportedFeature
@@ -107,6 +110,78 @@ class LanguageRoofline:
             overlapped_hops=_messages(machine, again * chunks, again * work.prompt * width),
             closing=_messages(machine, work.output, batch * TOKEN_BYTES * work.output),
         )
+
+    @checked
+    def serving(self, card: ModelCard, machine: Machine, work: Workload) -> ServingProblem:
+        """Return the problem of serving a model's blocks with all devices of a machine, in tokens of output per second.
+
+        A device with an interval of L blocks has room for s sequences, at most those of the workload; each is on its way through about
+        n / L devices, so a device works on ``s L / n`` at a time, whose prompts and outputs take it the time of `chain`. All blocks
+        count as the largest, and each interval as if it had the embedding and the head too: no table is too high for that.
+
+        Parameters
+        ----------
+        card : ModelCard
+        machine : hetsched.Machine
+            Devices of one kind, memory and speed are a type, named by its kind, or by the first of them where another type has the kind.
+        work : Workload
+            Its sequences are the most that a device has at a time.
+
+        Raises
+        ------
+        InvalidProblem
+            A device has no peak for the dtype, or no memory bandwidth.
+        UnsupportedFeature
+            No output is asked for.
+        """
+        if not work.output:
+            raise UnsupportedFeature("serving counts tokens of output, and output is 0; ask for one at least, or for another regime")
+        n, bare = card.n_blocks, held(card, machine, work)
+        blocks, ends = slice(1, n + 1), [0, n + 1]
+        weights, caches = bare.weight_bytes[blocks].max(), bare.cache_bytes[blocks].max() / work.sequences
+        fixed = bare.weight_bytes[ends].sum() - bare.shared_bytes + bare.workspace_bytes.max()
+        length = np.arange(1, n + 1)
+        with np.errstate(divide="ignore"):
+            room = (bare.memory_bytes[:, None] - fixed - length * weights) / (length * caches)  # [m, n]
+        room = np.floor(np.clip(room, 0, work.sequences))
+        share = room * length / n
+        batch = np.maximum(np.floor(share), 1)
+        seconds = np.zeros(batch.shape)
+        for count in np.unique(batch):
+            problem = self.chain(card, machine, dataclasses.replace(work, sequences=int(count)))
+            own = np.outer(problem.seconds[blocks].max(axis=0), length) + problem.seconds[ends].sum(axis=0)[:, None]
+            seconds = np.where(batch == count, own, seconds)
+        rate = np.where(room > 0, batch * work.output / seconds * np.minimum(share / batch, 1.0), 0.0)
+        kinds = _types(machine)
+        order = [k for _, members in kinds for k in members]
+        links = _link_rates(card, machine, work, order)
+        return ServingProblem(
+            n,
+            [name for name, _ in kinds],
+            [len(members) for _, members in kinds],
+            [rate[members[0]] for _, members in kinds],
+            links=None if links.min() >= rate.max() else links,
+        )
+
+
+def _types(machine: Machine) -> list[tuple[str, list[int]]]:
+    """Return the name and the devices of each type of a machine."""
+    alike: dict[tuple[object, ...], list[int]] = {}
+    for k, (device, usable) in enumerate(zip(machine.cluster.devices, machine.usable_bytes.tolist(), strict=True)):
+        peaks = tuple(sorted(device.peak_flops.items()))
+        alike.setdefault((device.kind, usable, peaks, device.memory_bandwidth, machine.efficiency.get(device.name)), []).append(k)
+    kinds = Counter(str(key[0]) for key in alike)
+    devices = machine.cluster.devices
+    return [(str(key[0]) if key[0] and kinds[str(key[0])] == 1 else devices[own[0]].name, own) for key, own in alike.items()]
+
+
+def _link_rates(card: ModelCard, machine: Machine, work: Workload, order: list[int]) -> FloatArray:
+    """Return the tokens of output per second that each link carries [m + 1, m + 1], with those of their prompts."""
+    each = card.width * work.activation_bytes * (work.prompt + work.output) / work.output
+    links = np.full((len(order) + 1, len(order) + 1), np.inf)
+    links[:-1, :-1] = machine.cluster.route_bandwidth[np.ix_(order, order)] / each
+    np.fill_diagonal(links, np.inf)
+    return links
 
 
 @checked(in_progress=COUNT)

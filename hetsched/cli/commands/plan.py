@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -14,10 +14,16 @@ from hetsched.cli.files import Outputs, check_writable, read_card, read_machine,
 from hetsched.cli.options import JSON, Report
 from hetsched.cli.pictures import Pictures
 from hetsched.cli.quantities import number_bytes
-from hetsched.cli.terminal import Working, say, say_json, say_rows
+from hetsched.cli.terminal import INTERRUPTED, Working, say, say_json, say_rows
 from hetsched.errors import InvalidArgument
 
-Regime = Literal["fit", "latency", "throughput"]
+if TYPE_CHECKING:
+    from hetsched.chain.card import ModelCard
+    from hetsched.chain.machine import Machine
+    from hetsched.chain.workload import Workload
+    from hetsched.costs.language import LanguageRoofline
+
+Regime = Literal["fit", "latency", "throughput", "serving"]
 _WORK = "What is asked"
 _RULES = "Costs and rules"
 
@@ -62,8 +68,9 @@ def plan(
     regime: Annotated[
         Regime | None,
         typer.Option(
-            help="fit: does it fit, no times; latency: one batch at a time; throughput: stages work on different requests. "
-            "Default: latency for one sequence, throughput for several if the tool can.",
+            help="fit: does it fit, no times; latency: one batch at a time; throughput: stages work on different requests; serving: "
+            "blocks are held several times, the most tokens per second of all devices. Default: latency for one sequence, throughput for "
+            "several if the tool can.",
             rich_help_panel=_WORK,
         ),
     ] = None,
@@ -108,6 +115,9 @@ def plan(
             rich_help_panel=_RULES,
         ),
     ] = None,
+    time_limit: Annotated[
+        float, typer.Option(help="Seconds that the regime serving may take; the others end by themselves.", metavar="SECONDS")
+    ] = 30.0,
     explain: Annotated[
         str | None,
         typer.Option(
@@ -153,6 +163,12 @@ def plan(
     if measured:
         own = own.with_efficiency(read_rates(measured).efficiency(own, card))
     work = Workload(prompt, output, context, sequences, chunk, cache_bytes=number_bytes(kv_dtype))
+    if regime == "serving":
+        refused = {"--for": tool, "--order": order, "--save": save, "--report": report}
+        given = [name for name, value in refused.items() if value is not None]
+        if given:
+            raise InvalidArgument(f"{given[0]} is not for the regime serving, whose devices hold blocks several times; leave it out")
+        raise typer.Exit(_serve(card, own, work, LanguageRoofline(dtype), time_limit, json))
     costs, devices = LanguageRoofline(dtype), None if order is None else [name.strip() for name in order.split(",")]
     with Working("planning"):
         plans = [best_plan(card, own, work, regime=regime, tool=name, costs=costs, order=devices) for name in names]
@@ -174,3 +190,21 @@ def plan(
         say_rows(("wrote", name) for name in outputs.written)
     outputs.finish()
     raise typer.Exit(int(any(one.placement is None for one in plans)))
+
+
+def _serve(card: ModelCard, machine: Machine, work: Workload, costs: LanguageRoofline, time_limit: float, json: bool) -> int:
+    """Print the best placement for serving, and return the exit code."""
+    from hetsched.planning import ServingProgress, most_throughput
+    from hetsched.report.serving import serving_facts, serving_rows
+
+    with Working("planning") as working:
+
+        def show(progress: ServingProgress) -> None:
+            working.update(f"planning: {progress.value:.4g} tokens/s, at most {progress.bound:.4g} ({progress.source})", "planning")
+
+        plan = most_throughput(costs.serving(card, machine, work), time_limit=time_limit, on_progress=show)
+    if json:
+        say_json(serving_facts(machine.cost_basis, plan))
+    else:
+        say_rows(serving_rows(card, work, machine.cost_basis, plan))
+    return INTERRUPTED.get(plan.stopped, int(plan.placement is None))

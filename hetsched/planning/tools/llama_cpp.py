@@ -9,7 +9,8 @@ import numpy as np
 from hetsched.arguments import shown
 from hetsched.arrays import FloatArray
 from hetsched.chain.card import ModelCard
-from hetsched.chain.placement import Placement
+from hetsched.chain.evaluation import stage_bytes
+from hetsched.chain.placement import ChainStage, Placement
 from hetsched.chain.problem import ChainProblem
 from hetsched.errors import InvalidArgument, UnsupportedFeature
 from hetsched.planning.tools.protocol import (
@@ -42,7 +43,8 @@ RULE = (
     "A model of n blocks has n + 1 layers: the blocks and the output, number n. With -ngl N the first n + 1 - N layers run on the CPU, and "
     "so does the embedding always. Of the other N, layer number i goes to the first device of -dev whose cumulated share of -ts, in "
     "float32, is above i / N: with whole shares that add up to N each device gets as many layers as its share says. The KV cache of a "
-    "layer is on its device. Without -ts the shares are the free memory of the devices."
+    "layer is on its device. Without -ts the shares are the free memory of the devices; if a device then has less than --fit-target left, "
+    "--fit gives the last device as many of the last layers as fit, and so on, and the CPU the rest."
 )
 
 
@@ -163,7 +165,29 @@ def _default(card: ModelCard, problem: ChainProblem, devices: tuple[str | int, .
     if not gpus:
         return from_devices([0] * problem.n_items)
     placed = [gpus[k] for k in _layer_devices(card.n_blocks, card.n_blocks + 1, free[gpus].tolist())]
-    return from_devices([placed[0] if cpu is None else cpu, *placed])
+    by_memory = from_devices([placed[0] if cpu is None else cpu, *placed])
+    if cpu is None or all(_fits(problem, stage) for stage in by_memory.stages if stage.device != cpu):
+        return by_memory
+    if card.items.experts.any():
+        raise UnsupportedFeature(f"the layers of {card.name!r} by memory do not fit, and --fit then moves experts to the CPU; state -ngl")
+    return _fitted(problem, cpu, gpus)
+
+
+def _fitted(problem: ChainProblem, cpu: int, gpus: Sequence[int]) -> Placement:
+    """Return the placement of --fit: the last device has as many of the last layers as fit, and so on; the CPU has the rest."""
+    stages, end = [], problem.n_items
+    for k in reversed(gpus):
+        first = end
+        while first > 1 and _fits(problem, ChainStage(k, first - 1, end)):
+            first -= 1
+        if first < end:
+            stages.append((k, first, end))
+            end = first
+    return Placement([(cpu, 0, end), *reversed(stages)])
+
+
+def _fits(problem: ChainProblem, stage: ChainStage) -> bool:
+    return bool(stage_bytes(problem, stage) <= problem.memory_bytes[stage.device])
 
 
 MARGIN = 2.0**30

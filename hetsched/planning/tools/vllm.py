@@ -25,7 +25,7 @@ from hetsched.planning.tools.protocol import (
     on_gpus,
     whole_numbers,
 )
-from hetsched.planning.tools.shell import check_nodes, options, read_lines, shell_lines, visible_gpus
+from hetsched.planning.tools.shell import check_nodes, gpu, options, read_lines, shell_lines, visible_gpus
 from hetsched.problem.graph import plural
 
 RULE = (
@@ -131,8 +131,8 @@ UTILISATION = 0.9
 """Share of the memory of a GPU that vLLM and SGLang use by default, roughly in the case of SGLang."""
 
 
-def _budget(_name: str | int, memory_bytes: float) -> float:
-    return UTILISATION * memory_bytes
+def _budget(name: str | int, memory_bytes: float) -> float:
+    return memory_bytes if gpu(name) is None else UTILISATION * memory_bytes
 
 
 EXECUTION = Execution(

@@ -163,3 +163,12 @@ def test_a_variable_that_numbers_the_devices_anew():
         InvalidArgument, match="CUDA_VISIBLE_DEVICES numbers the devices anew; leave it out, and order the devices with -dev"
     ):
         LLAMA_CPP.read(QWEN, replace(LLAMA_CPP.emit(QWEN, Placement([(0, 0, 66)]), BOX), text=text), BOX)
+
+
+def test_the_default_that_does_not_fit_is_fitted_from_the_back():
+    """10 bytes a block, 100 of the output: by memory the first device lacks bytes, so the last takes 4 blocks and the first 3."""
+    model, devices = card(8, embed=100.0), ["CPU", "CUDA0", "CUDA1"]
+    problem = problem_of(model, devices, memory=[1000.0, 30.0, 141.0])
+    assert LLAMA_CPP.default(model, problem, devices, free_bytes=[1000.0, 100.0, 60.0]) == Placement([(0, 0, 2), (1, 2, 5), (2, 5, 10)])
+    roomy = problem_of(model, devices, memory=[1000.0, 1000.0, 1000.0])
+    assert LLAMA_CPP.default(model, roomy, devices) == Placement([(0, 0, 1), (1, 1, 6), (2, 6, 10)])
