@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from hetsched.arguments import COUNT, check_array, check_indices, check_rows, checked, shown
 from hetsched.arrays import FloatArray, Frozen, IntArray, readonly
-from hetsched.chain.flow_kernels import Fleet
 from hetsched.errors import InvalidArgument, InvalidProblem, InvalidSchedule
 from hetsched.problem.graph import RANGE, in_range, unique_names
+
+if TYPE_CHECKING:
+    from hetsched.chain.flow_kernels import Fleet
 
 MOST_DEVICES = 256
 
@@ -106,6 +109,8 @@ class ServingProblem(Frozen):
 
     def fleet(self, *, limited: bool | None = None) -> Fleet:
         """Return what kernels read; `limited` is whether they join single devices, by default whether a link is limited."""
+        from hetsched.chain.flow_kernels import Fleet  # with numba, whose import takes long
+
         rates = np.zeros((len(self.types), self.n_items + 1))
         rates[:, 1 : self.throughput.shape[1] + 1] = self.throughput
         longest = np.array([np.flatnonzero(row).max(initial=0) for row in rates])

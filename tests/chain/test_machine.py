@@ -29,8 +29,8 @@ def test_llama_cpp_numbers_the_devices_of_each_backend():
 def test_numbers_begin_anew_on_each_node_and_stated_names_go_first():
     devices = [hs.costs.device("t4", f"t{k}", node) for k, node in enumerate("aab")]
     spread = hs.costs.devices.machine([*devices, hs.Device("cpu7", node="b")], network="10gbe", tool_names={"t0": {"llama.cpp": "RPC0"}})
-    assert spread.names_in("llama.cpp") == ("RPC0", "CUDA1", "CUDA0", "CPU")
-    assert spread.names_in("vllm") == (0, 1, 0, "cpu")
+    assert spread.names_in("llama.cpp") == ("RPC0", "a:CUDA1", "b:CUDA0", "b:CPU")
+    assert spread.names_in("vllm") == ("a:0", "a:1", "b:0", "b:cpu")
 
 
 def test_a_family_without_a_default_name_needs_one():

@@ -85,6 +85,21 @@ def test_other_files_of_a_model(run: Any, here: Any) -> None:
     assert math.isfinite(told[0])
 
 
+def test_serving(run: Any, here: Any) -> None:
+    machine((2e6, 2e6, 4e6), (1.0, 1.0, 2.0)).write("pool.json")
+    words = ("plan", "model", "--machine", "pool.json", "--regime", "serving", "--sequences", 4, "--time-limit", 5)
+    shown = run(*words)
+    assert shown.exit_code == 0, shown.stderr
+    assert shown.stdout.startswith("plan      MODELLED costs: ")
+    facts = json.loads(run(*words, "--json").stdout)
+    assert facts["tokens_per_second"] >= max(facts["baselines"].values())
+    assert facts["bound"] >= facts["tokens_per_second"] * (1 - 1e-9)
+    assert f"{facts['bound']:.6g} tokens/s of output by " in shown.stdout
+    machine((1e3,), (1.0,)).write("pool.json")
+    nothing = run(*words)
+    assert (nothing.exit_code, nothing.stdout[:38]) == (1, "plan      no device holds a block with")
+
+
 @pytest.mark.parametrize("tool", TOOLS)
 def test_the_rule_of_a_tool(run: Any, tool: str) -> None:
     shown = run("plan", "--explain", tool)
@@ -107,6 +122,7 @@ def test_the_rule_of_a_tool(run: Any, tool: str) -> None:
         (("model", *WORK, "--for", "vllm,torch", "-o", "p.json"), "--for names vllm, torch, and --save takes one plan; name one tool"),
         (("model", "--machine", "model/config.json"), "missing required field `format`"),
         (("nothing", *WORK), "nothing"),
+        (("model", *WORK, "--regime", "serving", "--for", "vllm"), "--for is not for the regime serving, whose devices hold blocks"),
     ],
 )
 def test_messages(run: Any, here: Any, words: tuple[Any, ...], message: str) -> None:

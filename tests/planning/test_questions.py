@@ -187,3 +187,36 @@ def test_a_card_of_fewer_bits_is_smaller():
     assert model.scaled(0.5).total_bytes == model.total_bytes / 2
     assert model.scaled(0.5).n_parameters == model.n_parameters
     assert CONFIG["hidden_size"] == model.width
+
+
+@examples(30)
+@given(st.integers(1, 5), st.integers(1, 3), st.sampled_from([2e5, 5e5, 2e6]), st.integers(1, 6))
+def test_a_device_with_all_blocks_serves_as_a_plan_of_it_alone(blocks, count, memory, sequences):
+    """All blocks on one device leave it at its work all the time: tokens per second are those of the latency of its sequences."""
+    model, work = card(blocks), hs.Workload(7, 5, sequences=sequences)
+    device = {"memory_bytes": memory, "peak_flops": {"float16": 1e9}, "memory_bandwidth": 1e8}
+    where = hs.Machine(hs.Cluster([hs.Device(f"g{k}", kind="x", **device) for k in range(count)], bandwidth=1e12))
+    problem = hs.costs.LanguageRoofline().serving(model, where, work)
+    assert (problem.types, problem.counts.tolist(), problem.n_items) == (("x",), [count], blocks)
+    alone = hs.Machine(hs.Cluster([hs.Device("g0", **device)], bandwidth=1e12))
+    best = 0.0
+    for some in range(1, sequences + 1):
+        plan = hs.plan(model, alone, hs.Workload(7, 5, sequences=some), regime="latency")
+        best = max(best, plan.tokens_per_second)
+    assert problem.throughput[0, -1] <= best * (1 + 1e-9)
+    full = hs.plan(model, alone, work, regime="latency")
+    if full.placement is not None:
+        assert problem.throughput[0, -1] == pytest.approx(full.tokens_per_second)
+
+
+def test_types_of_a_machine_and_links_that_bind():
+    fast, slow = ({"memory_bytes": 2e6, "peak_flops": {"float16": 1e9 * k}, "memory_bandwidth": 1e8 * k} for k in (2, 1))
+    devices = [hs.Device("a", kind="x", **fast), hs.Device("b", kind="y", **slow), hs.Device("c", kind="x", **fast)]
+    work = hs.Workload(7, 5)
+    problem = hs.costs.LanguageRoofline().serving(card(), hs.Machine(hs.Cluster(devices, bandwidth=1e12)), work)
+    assert (problem.types, problem.counts.tolist(), problem.limited) == (("x", "y"), [2, 1], False)
+    narrow = hs.costs.LanguageRoofline().serving(card(), hs.Machine(hs.Cluster(devices, bandwidth=1e3)), work)
+    assert narrow.links[0, 1] == pytest.approx(1e3 / (card().width * 2.0 * 12 / 5))
+    assert narrow.links[0, -1] == math.inf
+    with pytest.raises(hs.UnsupportedFeature, match="serving counts tokens of output, and output is 0; ask for one at least"):
+        hs.costs.LanguageRoofline().serving(card(), hs.Machine(hs.Cluster(devices, bandwidth=1e3)), hs.Workload(7, 0))

@@ -81,9 +81,9 @@ def test_the_factor_of_a_chain_by_hand():
 def test_factors_of_a_device_whose_times_overlap_are_refused():
     problem = ChainProblem(["p"], ["a", "b"], [[1.0, 2.0]], overlapped_seconds=[[0.0, 1.0]])
     found = least_latency(problem).best
-    assert break_even(problem, found, 0) == (1 / 16, pytest.approx(2.0))
+    assert break_even((problem,), found, 0, latency) == (1 / 16, pytest.approx(2.0))
     with pytest.raises(hs.UnsupportedFeature, match=r"times of device 'b' overlap, so the factors may be several intervals; compare"):
-        break_even(problem, found, 1)
+        break_even((problem,), found, 1, latency)
     assert with_factor(problem, 1, 0.5) == problem.replace(seconds=[[1.0, 1.0]], overlapped_seconds=[[0.0, 0.5]])
 
 
