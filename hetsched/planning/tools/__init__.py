@@ -9,6 +9,7 @@ from hetsched.errors import InvalidArgument
 from hetsched.planning.tools.accelerate import ACCELERATE, TRANSFORMERS
 from hetsched.planning.tools.llama_cpp import LLAMA_CPP
 from hetsched.planning.tools.megatron import MEGATRON
+from hetsched.planning.tools.ollama import OLLAMA
 from hetsched.planning.tools.protocol import Command, Devices, Tool
 from hetsched.planning.tools.torch_pipelining import TORCH, TORCH_PIPELINE
 from hetsched.planning.tools.vllm import SGLANG, VLLM
@@ -16,7 +17,7 @@ from hetsched.planning.tools.vllm import SGLANG, VLLM
 __all__ = ["TOOLS", "Command", "Devices", "Tool", "tool"]
 
 TOOLS: Mapping[str, Tool] = {
-    tool.name: tool for tool in (ACCELERATE, LLAMA_CPP, MEGATRON, SGLANG, TORCH, TORCH_PIPELINE, TRANSFORMERS, VLLM)
+    tool.name: tool for tool in (ACCELERATE, LLAMA_CPP, MEGATRON, OLLAMA, SGLANG, TORCH, TORCH_PIPELINE, TRANSFORMERS, VLLM)
 }
 """The tools by name."""
 

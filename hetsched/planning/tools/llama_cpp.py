@@ -48,13 +48,14 @@ RULE = (
 )
 
 
-def _is_cpu(name: str | int) -> bool:
+def is_cpu(name: str | int) -> bool:
+    """Return whether a name is that of the CPU."""
     return str(name).lower() == "cpu"
 
 
 def _cpu(devices: Sequence[str | int]) -> int | None:
     """Return the number of the CPU; None if it is no device, and holds the embedding without being mentioned."""
-    return next((k for k, name in enumerate(devices) if _is_cpu(name)), None)
+    return next((k for k, name in enumerate(devices) if is_cpu(name)), None)
 
 
 def _refusal(card: ModelCard, placement: Placement, devices: tuple[str | int, ...]) -> str:
@@ -82,7 +83,7 @@ def _write(request: Request) -> Command:
     card, placement, devices = request.card, request.placement, request.devices
     stages, counts = list(placement.stages), block_counts(card, placement)
     counts[-1] += 1  # the output
-    if _is_cpu(devices[stages[0].device]):
+    if is_cpu(devices[stages[0].device]):
         del stages[0], counts[0]
     names = [str(devices[stage.device]) for stage in stages]
     words = ["llama-server", "-m", request.model_name]
@@ -195,7 +196,7 @@ MARGIN = 2.0**30
 
 
 def _budget(name: str | int, memory_bytes: float) -> float:
-    return memory_bytes if _is_cpu(name) else max(memory_bytes - MARGIN, 0.0)
+    return memory_bytes if is_cpu(name) else max(memory_bytes - MARGIN, 0.0)
 
 
 def _restrict(_card: ModelCard, problem: ChainProblem, devices: tuple[str | int, ...]) -> ChainProblem:
