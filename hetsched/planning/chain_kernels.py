@@ -88,6 +88,22 @@ def shortest(chain: Chain, first: int, best: FloatArray, arrive: FloatArray, que
                     best[g, used, end] = arrive[i] - chain.before[g, i] + chain.before[g, end] + chain.stage[g]
 
 
+@kernel
+def farthest(reach: IntArray, size: IntArray, stride: IntArray, ends: IntArray) -> None:
+    """Fill `ends` [state] with the end of the longest prefix of the chain that the used devices can hold; `ends[0]` is 0.
+
+    `reach` [group, start] is the farthest end of a stage, its start if there is none. It never falls as the start rises, so no shorter
+    prefix leads farther.
+    """
+    for used in range(1, len(ends)):
+        farthest_end = 0
+        for g in range(len(size)):
+            if used // stride[g] % (size[g] + 1) > 0:
+                end = reach[g, ends[used - stride[g]]]
+                farthest_end = end if end > farthest_end else farthest_end
+        ends[used] = farthest_end
+
+
 @inner
 def arrivals(chain: Chain, best: FloatArray, used: int, g: int, first: int, arrive: FloatArray) -> None:
     """Fill `arrive` [n]: the least cost with which a stage on group `g` can begin at each item, with the others `used`."""

@@ -344,9 +344,29 @@ def least_missing(problem: ChainProblem) -> float:
     return least
 
 
+@checked
+def fewest_stages(problem: ChainProblem) -> int | None:
+    """Return the fewest stages of a placement that fits and takes finite times; None if there is none.
+
+    Where no hop is impossible, the longest prefix that a set of devices can hold is enough to know, in time G prod(m_g + 1).
+    """
+    tables = Tables(problem)
+    pairs = tables.between(np.zeros_like(problem.hops)) == 0
+    if not all(np.isfinite(tables.between(each)[pairs]).all() for each in (problem.hops, problem.closing)):
+        found = np.isfinite(least_latency(problem.without_times()).latency)
+        return int(np.argmax(found)) + 1 if found.any() else None
+    lowest, starts = tables.lowest(math.inf, math.inf), np.arange(problem.n_items + 1)
+    reach = np.stack([np.searchsorted(row, starts, side="right") - 1 for row in lowest])
+    ends = np.zeros(tables.n_states, np.int64)
+    kernels.farthest(reach, tables.size, tables.stride, ends)
+    counts = tables.n_stages[ends == problem.n_items]
+    return int(counts.min()) if len(counts) else None
+
+
 def prepare() -> None:
     """Compile the kernels."""
     problem = ChainProblem(["a", "b"], ["x", "y"], [[1.0, 2.0], [2.0, 1.0]])
     least_latency(problem)
     least_period(problem)
     least_missing(problem)
+    fewest_stages(problem)

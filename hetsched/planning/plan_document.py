@@ -68,8 +68,8 @@ class BaselineRow(Row, kw_only=True):
 class PlanDocument(Document[ModelPlan], kw_only=True, tag="hetsched-plan"):
     """A model, a machine, what was asked, and the best placement; `seconds`, its value, and `missing_bytes` are null for infinity.
 
-    Reading verifies the stages and their value. The seconds and bytes of stages, and the baselines, are for other readers: they are
-    computed anew.
+    Reading verifies the stages and their value, and that no baseline is better, but does not search again. The seconds and bytes of stages,
+    and the baselines, are for other readers: they are computed anew.
     """
 
     model: ModelDocument
@@ -131,7 +131,11 @@ class PlanDocument(Document[ModelPlan], kw_only=True, tag="hetsched-plan"):
             None if self.tool is None else TOOLS[self.tool],
             None if self.order is None else tuple(self.order),
         )
-        return answered(question, self._best(question))
+        best = self._best(question)
+        try:
+            return answered(question, best)
+        except AssertionError as error:
+            raise InvalidProblem(f"the stages are not the best: {error}; solve again") from None
 
     def _best(self, question: Question) -> Best:
         """Return the stated placement and value, which are those of the question."""

@@ -174,8 +174,13 @@ class ModelPlan(Frozen):
         return sensitivity.break_even(self.problems, self._placed(), self._device(device), self.question.solve)
 
     def most_context(self) -> int:
-        """Return the most tokens of a sequence with which any placement fits; 0 if none does."""
-        return _most(lambda tokens: self._fits(work=replace(self.work, prompt=1, output=0, context=tokens)), MOST_TOKENS)
+        """Return the most tokens of a sequence, from prompt and output, with which any placement fits; 0 if none does."""
+        least = self.work.prompt + self.work.output
+
+        def fits(more: int) -> bool:
+            return self._fits(work=replace(self.work, context=least + more))
+
+        return least + _most(fits, MOST_TOKENS) if fits(0) else 0
 
     def most_sequences(self) -> int:
         """Return the most sequences at a time with which any placement fits; 0 if none does."""
@@ -213,10 +218,33 @@ class ModelPlan(Frozen):
         chosen = tools.tool(tool or self.tool or "")
         devices, work = self.question.names(chosen.name), self.work
         asked = {"context": work.tokens, "sequences": work.sequences, "chunk": work.chunk}
-        made = chosen.emit(self.card, self._placed(), devices, model=model, cache_bytes=work.cache_bytes, **asked)
+        share = self._memory_share()
+        made = chosen.emit(self.card, self._placed(), devices, model=model, cache_bytes=work.cache_bytes, memory_share=share, **asked)
         understood = chosen.read(self.card, made, devices)
         assert understood == self.placement, f"{chosen.name} reads {made.text!r} as {understood!r}, not as {self.placement!r}"
         return made
+
+    def _memory_share(self) -> float | None:
+        """Return the least share of its memory that a device with a stage may use, rounded down.
+
+        None if that is too little for a stage of another device, or a memory is unlimited.
+        """
+        cluster, problem = self.machine.cluster, self.problem
+        used = [stage.device for stage in self._placed().stages]
+        whole = [cluster.devices[cluster.index[problem.devices[k]]].memory_bytes for k in used]
+        shares = [float(problem.memory_bytes[k]) / memory for k, memory in zip(used, whole, strict=True) if 0 < memory < math.inf]
+        if len(shares) < len(used):
+            return None
+        share = math.floor(min(shares) * 1e4) / 1e4
+        over = [problem.devices[k] for k, memory, held in zip(used, whole, self.values.stage_bytes, strict=True) if held > share * memory]
+        return None if over else share
+
+    @property
+    def refusal(self) -> str:
+        """Why the tool of the plan cannot state its placement; empty if it can, or without a tool or a placement."""
+        if self.question.tool is None or self.placement is None:
+            return ""
+        return self.question.tool.refusal(self.card, self.placement, self.question.names(self.question.tool.name))
 
     def _device(self, name: str) -> int:
         if name not in self.problems[0].devices:

@@ -19,7 +19,7 @@ from hetsched.chain.problem import ChainProblem
 from hetsched.chain.workload import Workload
 from hetsched.costs.language import LanguageRoofline, held
 from hetsched.errors import InvalidArgument, UnsupportedFeature
-from hetsched.planning.dynamic_program import least_latency, least_missing, least_period
+from hetsched.planning.dynamic_program import fewest_stages, least_latency, least_missing, least_period
 from hetsched.planning.sensitivity import Best, Problems
 from hetsched.planning.tools import Tool
 from hetsched.planning.tools.protocol import Execution, impossible_on
@@ -54,6 +54,10 @@ class Question:
                 f"{self.tool.name} works on one request at a time, its stages one after the other; ask for the regime 'latency', "
                 "or for a tool that pipelines: megatron, sglang, torch, torch-pipeline or vllm"
             )
+        if self.tool is not None and not self.execution.spans_nodes and len(self._nodes()) > 1:
+            raise UnsupportedFeature(
+                f"{self.tool.name} is planned on one node, and the machine has {', '.join(self._nodes())}; name devices of one with order"
+            )
 
     def replace(self, **changes: object) -> Question:
         """Return the question with other attributes."""
@@ -77,35 +81,56 @@ class Question:
         """Return the most microbatches that are in progress."""
         return 1 if self.regime != "throughput" else min(len(self.machine.cluster.names), self.card.n_items, self.work.sequences)
 
-    def _problem(self, count: int, *, overlap: bool = False) -> ChainProblem:
-        """Return the problem of `count` microbatches in progress; for the throughput with times per sequence."""
+    def _problem(self, count: int, *, overlap: bool = False, times: bool = True) -> ChainProblem:
+        """Return the problem of `count` microbatches in progress; for the throughput with times per sequence, or without times."""
         machine = self.machine if self.tool is None else self._within_budgets(self.tool)
         work = dataclasses.replace(self.work, activation_bytes=self.execution.activation_bytes or self.work.activation_bytes)
-        if self.regime == "fit":
-            problem = held(self.card, machine, work)
+        if not self.execution.chunks:
+            work = dataclasses.replace(work, chunk=work.prompt * work.sequences)
+        if self.regime == "fit" or not times:
+            problem = held(self.card, machine, work, in_progress=count)
         else:
             sent = self.execution.tensors_sent
             problem = self.costs.chain(self.card, machine, work, in_progress=count, tensors_sent=sent, overlap=overlap)
-        if self.regime == "throughput":
-            problem = problem.scaled(1 / math.ceil(work.sequences / count)).replace(most_in_progress=work.sequences)
+        if self.regime == "throughput" and times:
+            problem = problem.scaled(count / work.sequences).replace(most_in_progress=work.sequences)
         if self.order is not None:
-            problem = ordered(problem, self.order)
-        return problem if self.tool is None else self.tool.restricted(self.card, problem, self.names(self.tool.name))
+            problem = selected(problem, self.order)
+        if self.tool is not None:
+            problem = self.tool.restricted(self.card, problem, self.names(self.tool.name))
+        return problem if self.order is None else forward(problem)
 
     def _within_budgets(self, tool: Tool) -> Machine:
         """Return the machine that leaves free what the tool does, where the user does not say how much."""
         machine = self.machine
+        names = dict(zip(self.order or machine.cluster.names, self.names(tool.name), strict=True))
         reserved = {
-            device.name: device.memory_bytes - tool.execution.budget(name, device.memory_bytes)
-            for device, name in zip(machine.cluster.devices, machine.names_in(tool.name), strict=True)
-            if math.isfinite(device.memory_bytes)
+            device.name: device.memory_bytes - tool.execution.budget(names[device.name], device.memory_bytes)
+            for device in machine.cluster.devices
+            if device.name in names and math.isfinite(device.memory_bytes)
         }
         return machine.reserving({**reserved, **machine.reserved_bytes})
 
     def names(self, tool: str) -> tuple[str | int, ...]:
-        """Return what a tool calls the devices of the problems."""
+        """Return what a tool calls the devices of the problems; those of one node are named without it."""
         names = dict(zip(self.machine.cluster.names, self.machine.names_in(tool), strict=True))
-        return tuple(names[name] for name in self.order or self.machine.cluster.names)
+        used = self.order or self.machine.cluster.names
+        nodes = self._nodes()
+        told = [names[name] for name in used]
+        if len(nodes) == 1:
+            told = [int(short) if (short := str(name).removeprefix(f"{nodes[0]}:")).isdigit() else short for name in told]
+        if len(set(map(str, told))) < len(told):
+            raise InvalidArgument(
+                f"{tool} calls the devices {', '.join(used)} {shown(told)}, some of them the same; name devices of one kind with order, or "
+                "make the machine with tool_names"
+            )
+        return tuple(told)
+
+    def _nodes(self) -> list[str]:
+        """Return the nodes of the devices that may be used."""
+        index, devices = self.machine.cluster.index, self.machine.cluster.devices
+        used = [devices[index[name]] for name in self.order or self.machine.cluster.names if name in index]
+        return list(dict.fromkeys(device.node or device.name for device in used)) if any(device.node for device in used) else [""]
 
     @property
     def execution(self) -> Execution:
@@ -120,7 +145,9 @@ class Question:
     @property
     def starts(self) -> Sequence[int]:
         """Items with which a stage may begin."""
-        n_items = self.problems[0].n_items
+        return self._starts(self.problems[0].n_items)
+
+    def _starts(self, n_items: int) -> Sequence[int]:
         if self.tool is None:
             return range(n_items)
         return [start for start in self.execution.begins(self.card, self.names(self.tool.name)) if start < n_items]
@@ -151,15 +178,21 @@ class Question:
 
     def missing(self) -> float:
         """Return the least sum of the bytes that stages lack."""
-        return least_missing(self.problems[0].merged(self.starts))
+        return min(least_missing(problem.merged(self.starts)) for problem in self.problems)
 
     def fits(self) -> bool:
         """Return whether any placement fits."""
-        for count, problem in enumerate(self.problems, 1):
-            latency = least_latency(problem.merged(self.starts).without_times()).latency
-            last = count == len(self.problems)
-            if np.isfinite(latency if self.regime != "throughput" else latency[count - 1 :] if last else latency[count - 1]).any():
+        routes, most = bool((self.machine.cluster.route_bandwidth > 0).all()), self._most()
+        for count in range(1, most + 1):
+            problem = self._problem(count, times=not routes)
+            problem = problem.merged(self._starts(problem.n_items))
+            fewest = fewest_stages(problem)
+            if fewest is not None and (fewest == count or (fewest > count == most) or self.regime != "throughput"):
                 return True
+            if fewest is not None and fewest < count:
+                own = least_latency(problem.without_times()).latency[count - 1 : None if count == most else count]
+                if np.isfinite(own).any():
+                    return True
         return False
 
     def stated(self, value: float) -> dict[str, float]:
@@ -183,9 +216,8 @@ def unmerged(placement: Placement, starts: Sequence[int], n_items: int) -> Place
     return Placement((k, edges[first], edges[end]) for k, first, end in placement.stages)
 
 
-@checked
-def ordered(problem: ChainProblem, order: Sequence[str]) -> ChainProblem:
-    """Return the problem whose stages use only these devices, in this order.
+def selected(problem: ChainProblem, order: Sequence[str]) -> ChainProblem:
+    """Return the problem of some of the devices, in an order that has no meaning yet.
 
     Raises
     ------
@@ -196,8 +228,6 @@ def ordered(problem: ChainProblem, order: Sequence[str]) -> ChainProblem:
     if strange or not order:
         raise InvalidArgument(f"order is {shown(list(order))}; name devices of {', '.join(problem.devices)}, each at most once")
     own = [problem.devices.index(name) for name in order]
-    hops = problem.hops[np.ix_(own, own)].copy()
-    hops[np.tri(len(own), k=-1, dtype=bool)] = np.inf
     return problem.replace(
         devices=order,
         seconds=problem.seconds[:, own],
@@ -205,6 +235,25 @@ def ordered(problem: ChainProblem, order: Sequence[str]) -> ChainProblem:
         overlapped_hops=problem.overlapped_hops[np.ix_(own, own)],
         memory_bytes=problem.memory_bytes[own],
         stage_seconds=problem.stage_seconds[own],
-        hops=hops,
+        hops=problem.hops[np.ix_(own, own)],
         closing=problem.closing[np.ix_(own, own)],
     )
+
+
+def forward(problem: ChainProblem) -> ChainProblem:
+    """Return the problem whose stages use devices in their order."""
+    hops = problem.hops.copy()
+    hops[np.tri(problem.n_devices, k=-1, dtype=bool)] = np.inf
+    return problem.replace(hops=hops)
+
+
+@checked
+def ordered(problem: ChainProblem, order: Sequence[str]) -> ChainProblem:
+    """Return the problem whose stages use only these devices, in this order.
+
+    Raises
+    ------
+    InvalidArgument
+        A device is named twice, or the problem does not have it.
+    """
+    return forward(selected(problem, order))

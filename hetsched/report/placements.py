@@ -88,13 +88,19 @@ def headline(plan: ModelPlan) -> str:
     """Return the answer in a sentence; whether the times are modelled or measured comes first."""
     times = plan.cost_basis.upper()
     if plan.placement is None:
-        lacking = "no device can run it" if math.isinf(plan.missing_bytes) else f"{size(plan.missing_bytes)} are missing"
-        return f"does not fit: {lacking}, over all placements of whole blocks{_of_tool(plan)}"
+        if math.isinf(plan.missing_bytes):
+            return f"no placement: none of the devices can run all items{f' for {plan.tool}' if plan.tool else ''}{_in_order(plan)}"
+        without = plan.question.execution.not_searched
+        return (
+            f"does not fit: {size(plan.missing_bytes)} are missing, over all placements of whole blocks{_of_tool(plan)}{_in_order(plan)}"
+            f"{f', without {without}' if without else ''}"
+        )
     if plan.regime == "fit":
         return f"fits, on {plural(len(plan.placement), 'device')}; no times are asked for"
     what = "a request" if plan.work.sequences == 1 else f"{plan.work.sequences} requests at a time"
     value = f"{seconds(plan.value)} for {what}" if plan.regime == "latency" else f"a request every {seconds(plan.value)}"
-    return f"{times} costs: {value}, the best for these costs{_of_tool(plan)}; {_verdict(plan)}"
+    stated = f", but {plan.tool} cannot state it" if plan.refusal else ""
+    return f"{times} costs: {value}, the best of whole blocks for these costs{_of_tool(plan)}{_in_order(plan)}{stated}; {_verdict(plan)}"
 
 
 def _verdict(plan: ModelPlan) -> str:
@@ -112,7 +118,11 @@ def _best_baseline(plan: ModelPlan) -> Baseline | None:
 
 
 def _of_tool(plan: ModelPlan) -> str:
-    return "" if plan.tool is None else f" that {plan.tool} can state"
+    return "" if plan.tool is None or plan.refusal else f" that {plan.tool} can state"
+
+
+def _in_order(plan: ModelPlan) -> str:
+    return "" if plan.question.order is None else f" in the order {', '.join(plan.question.order)}"
 
 
 def asked(plan: ModelPlan) -> Iterator[Row]:
@@ -134,7 +144,10 @@ def asked(plan: ModelPlan) -> Iterator[Row]:
     if plan.regime != "fit":
         yield "costs", _costs(plan)
     tokens = f"prompt {work.prompt}, output {work.output}, context {work.tokens}"
-    yield "asked", f"{plan.regime}: {tokens}, {plural(work.sequences, 'sequence')}, prompts in chunks of {work.chunk}"
+    chunks = f"prompts in chunks of {work.chunk}" if plan.question.execution.chunks else "each prompt at once"
+    yield "asked", f"{plan.regime}: {tokens}, {plural(work.sequences, 'sequence')}, {chunks}"
+    if plan.question.execution.note:
+        yield "note", plan.question.execution.note
 
 
 def _costs(plan: ModelPlan) -> str:
@@ -216,7 +229,9 @@ def rates(plan: ModelPlan) -> Iterator[Row]:
 def proof(plan: ModelPlan) -> str:
     """Return among which placements the plan is the best."""
     order = "in the given order of devices" if plan.question.order is not None else "in any order of devices"
-    return f"by exact search over all placements of whole blocks{_of_tool(plan)}, one interval a device, {order}; verified"
+    without = plan.question.execution.not_searched
+    unsearched = f"; not searched: {without}" if without else ""
+    return f"by exact search over all placements of whole blocks{_of_tool(plan)}, one interval a device, {order}; verified{unsearched}"
 
 
 def judgement(plan: ModelPlan, row: Baseline) -> str:
@@ -224,7 +239,7 @@ def judgement(plan: ModelPlan, row: Baseline) -> str:
     if row.missing_bytes:
         return f"does not fit, {size(row.missing_bytes)} are missing"
     if math.isinf(row.value):
-        return "puts layers where these costs do not tell their times"
+        return "is not among the placements that are searched, and has no time by these costs"
     if plan.regime == "fit":
         return "fits"
     gain = 1 - plan.value / row.value
@@ -251,11 +266,14 @@ def limits(plan: ModelPlan, explanation: Explanation) -> Iterator[str]:
             yield f"memory of {limit.device}: with {size(MORE)} more {_change(plan, limit.with_more)}"
         least, most = limit.factors
         if least > 1 / 16 or most < 16:
-            yield f"the placement stays the best while {limit.device} takes {least:.3g} to {most:.3g} times as long"
+            at_least, at_most = (f"at least {least:.3g}" if least > 1 / 16 else ""), (f"at most {most:.3g}" if most < 16 else "")
+            yield f"the placement stays the best while {limit.device} takes {' and '.join(filter(None, (at_least, at_most)))} times as long"
     if len(plan.placement) > 1 and not math.isnan(explanation.without_hops):
         yield f"links that take no time: {_change(plan, Best(explanation.without_hops, None))}"
     if explanation.second_best.placement is not None:
-        yield f"next best order: {described(plan, explanation.second_best.placement)}, {seconds(explanation.second_best.value)}"
+        other = explanation.second_best
+        assert other.placement is not None
+        yield f"next best, with other devices or another order: {described(plan, other.placement)}, {seconds(other.value)}"
     if not math.isnan(explanation.regret):
         worse = f"the plan is at most {percent(explanation.regret)} worse than the best"
         yield f"if all times of one device are off by {percent(OFF_BY)}, {worse}"

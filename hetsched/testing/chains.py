@@ -50,6 +50,7 @@ def chain_problems(
     stage_seconds: Given[bool] = FLAGS,
     hops: Given[bool] = FLAGS,
     impossible: Given[bool] = FLAGS,
+    unable: Given[bool] = False,
     closing: Given[bool] = FLAGS,
     workspace: Given[bool] = FLAGS,
     shared: Given[bool] = FLAGS,
@@ -71,7 +72,9 @@ def chain_problems(
     stage_seconds, hops, closing, workspace, shared : bool
         Whether the problem has such times and bytes.
     impossible : bool
-        Whether seconds of items and hops may be inf.
+        Whether hops may be inf.
+    unable : bool
+        Whether seconds of items may be inf.
     overlap : bool
         Whether parts of the times of items and hops overlap; multiples of 1/4.
     limited : bool
@@ -81,8 +84,7 @@ def chain_problems(
     kind = st.integers(0, max(m - 2, 0))  # of two devices at least
     kinds = draw(st.lists(kind, min_size=m, max_size=m)) if _value(draw, alike) else list(range(m))
     size = max(kinds) + 1
-    may_be_impossible = _value(draw, impossible)
-    times = np.array(_list(draw, _SELDOM_IMPOSSIBLE if may_be_impossible else _HALVES, n * size)).reshape(n, size)
+    times = np.array(_list(draw, _SELDOM_IMPOSSIBLE if _value(draw, unable) else _HALVES, n * size)).reshape(n, size)
     weights, caches = _list(draw, _BYTES, n), _list(draw, _BYTES, n)
     workspaces = _list(draw, _BYTES, n) if _value(draw, workspace) else [0.0] * n
     common = draw(st.integers(0, int(min(weights[0], weights[-1])))) if n > 1 and _value(draw, shared) else 0
@@ -93,7 +95,7 @@ def chain_problems(
         memory = _list(draw, st.one_of(st.integers(0, int(max(needs))), st.sampled_from(needs), st.just(needs[n - 1])), size)
     own = _list(draw, _FEW_HALVES, size) if _value(draw, stage_seconds) else [0.0] * size
     tables = {}
-    hop = _MAYBE_IMPOSSIBLE if may_be_impossible else _FEW_HALVES
+    hop = _MAYBE_IMPOSSIBLE if _value(draw, impossible) else _FEW_HALVES
     for name, present, seconds in (("hops", hops, hop), ("closing", closing, _FEW_HALVES)):
         if _value(draw, present):
             tables[name] = np.array(_list(draw, seconds, size * size)).reshape(size, size)[np.ix_(kinds, kinds)]

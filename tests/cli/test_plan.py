@@ -34,9 +34,9 @@ def test_it_prints_the_placement_its_rivals_its_limits_and_the_command(run: Any,
     assert labels[:9] == ["plan", "model", "machine", "costs", "asked", "placement", "request", "proven", "against"]
     assert "limits" in labels
     assert "against   llama.cpp default: " in shown.stdout
-    assert "CUDA_DEVICE_ORDER=PCI_BUS_ID llama-server -m model -c 25 -np 1 -ngl 7 -ts " in shown.stdout
+    assert "CUDA_DEVICE_ORDER=PCI_BUS_ID llama-server -m MODEL.gguf -c 25 -np 1 -ngl 7 -ts " in shown.stdout
     plan = hs.read("plan.json")
-    assert plan.command(model="model").text in lines
+    assert plan.command(model="MODEL.gguf").text in lines
     facts = json.loads(run("plan", "model", *WORK, "--for", "llama.cpp", "--json").stdout)
     assert (facts["seconds"], facts["costs"], facts["status"]) == (plan.value, "modelled", "optimal")
     assert [(row["first"], row["last"]) for row in facts["stages"]] == [(s.first, s.end - 1) for s in plan.placement.stages]

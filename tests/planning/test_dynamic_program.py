@@ -14,7 +14,7 @@ from hetsched.chain.evaluation import evaluate
 from hetsched.chain.placement import Placement
 from hetsched.chain.problem import ChainProblem
 from hetsched.planning import dynamic_program
-from hetsched.planning.dynamic_program import LeastLatencies, least_latency, least_missing, least_period
+from hetsched.planning.dynamic_program import LeastLatencies, fewest_stages, least_latency, least_missing, least_period
 from hetsched.planning.sensitivity import with_factor
 from hetsched.testing.chains import best_placements, chain_problems
 from hetsched.testing.profiles import examples
@@ -190,3 +190,11 @@ def test_groups_of_equal_devices_are_solved_whatever_their_number():
     assert found.latency[19:].tolist() == [80.0] * 5
     assert np.isinf(found.latency[:19]).all()
     assert dynamic_program.Tables(problem).n_states == 25
+
+
+@examples(150)
+@given(chain_problems(n_devices=st.integers(1, 4), tight=True, unable=st.booleans()))
+def test_the_fewest_stages_are_those_of_the_placements_that_fit(problem):
+    latency = least_latency(problem).latency
+    counts = np.flatnonzero(np.isfinite(latency)) + 1
+    assert fewest_stages(problem) == (counts.min() if len(counts) else None)

@@ -63,7 +63,7 @@ def test_a_plan_is_the_best_of_all_placements_and_of_all_simple_rules(model, whe
     for count in range(1, min(len(where.cluster.names), model.n_items) + 1):
         in_progress = 1 if plan.regime == "latency" else min(count, work.sequences)
         problem = hs.costs.LanguageRoofline().chain(model, where, work, in_progress=in_progress)
-        per = 1 if plan.regime == "latency" else math.ceil(work.sequences / in_progress)
+        per = 1 if plan.regime == "latency" else work.sequences / in_progress
         for cuts in itertools.combinations(range(1, model.n_items), count - 1):
             ends = [0, *cuts, model.n_items]
             for devices in itertools.permutations(range(len(where.cluster.names)), count):

@@ -77,9 +77,10 @@ def test_the_most_of_each_fits_and_more_does_not(model, where, work, name, regim
     assert (plan.placement is None) == (not plan.question.fits())
     assert plan.most_sequences() >= work.sequences or plan.placement is None
     most = plan.most_context()
+    assert (most > 0) == (plan.placement is not None) or work.context is not None
     if most:
         for tokens in (most, most + 1):
-            other = hs.Workload(1, 0, context=tokens, sequences=work.sequences, chunk=work.chunk)
+            other = hs.Workload(work.prompt, work.output, context=tokens, sequences=work.sequences, chunk=work.chunk)
             fits = hs.plan(model, where, other, tool=name, regime="fit").status == "optimal"
             assert fits == (tokens == most)
     bits, now = plan.most_bits(), 8 * model.total_bytes / model.n_parameters
@@ -179,7 +180,7 @@ def test_the_cache_and_the_chunks_are_told_to_the_tool():
     work = hs.Workload(3, 1, chunk=256, cache_bytes=34 / 32)
     assert " -ub 256 -ctk q8_0 -ctv q8_0 -fa on " in hs.plan(card(), box(), work, tool="llama.cpp").command().text
     said = hs.plan(card(), box(), hs.Workload(3, 1, chunk=256, cache_bytes=1), tool="vllm").command().text
-    assert said.endswith("--max-num-batched-tokens 256 --kv-cache-dtype fp8_e5m2")
+    assert said.endswith("--max-num-batched-tokens 256 --gpu-memory-utilization 1 --kv-cache-dtype fp8_e5m2")
 
 
 def test_a_card_of_fewer_bits_is_smaller():
@@ -220,3 +221,54 @@ def test_types_of_a_machine_and_links_that_bind():
     assert narrow.links[0, -1] == math.inf
     with pytest.raises(hs.UnsupportedFeature, match="serving counts tokens of output, and output is 0; ask for one at least"):
         hs.costs.LanguageRoofline().serving(card(), hs.Machine(hs.Cluster(devices, bandwidth=1e3)), hs.Workload(7, 0))
+
+
+@examples(60)
+@given(cards, boxes, workloads.filter(lambda work: work.sequences > 1))
+def test_a_plan_serves_no_more_sequences_than_are_asked_for(model, where, work):
+    """A cycle of microbatches, each as large as the largest, takes as long as the period says for all sequences together."""
+    plan = hs.plan(model, where, work, regime="throughput")
+    if plan.placement is not None:
+        count = plan.values.in_progress
+        batch = hs.costs.LanguageRoofline().chain(model, where, work, in_progress=count)
+        found = evaluate(batch, plan.placement)
+        assert plan.value * work.sequences == pytest.approx(max(found.largest_load * count, found.latency))
+
+
+def test_one_node_of_several_needs_no_other():
+    devices = [hs.Device(f"g{k}", node=f"n{k // 2}", memory_bytes=8e5, peak_flops={"float16": 1e9}, memory_bandwidth=1e8) for k in range(4)]
+    where = hs.Machine(hs.Cluster(devices, bandwidth=1e6), reserved_bytes=dict.fromkeys(["g0", "g1", "g2", "g3"], 0))
+    plan = hs.plan(card(6), where, hs.Workload(5, 3), tool="vllm")
+    assert plan.refusal == ""
+    assert plan.command().text.startswith("# on n0\nCUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=0 ")
+    split = hs.plan(card(12), where, hs.Workload(5, 3), tool="vllm", order=["g0", "g2", "g3"])
+    if len(split.placement) == 3:
+        assert "has the ranks of a node one after the other, and as many on each" in split.refusal
+    with pytest.raises(hs.UnsupportedFeature, match="llama.cpp is planned on one node, and the machine has n0, n1; name devices of one"):
+        hs.plan(card(6), where, hs.Workload(5, 3), tool="llama.cpp")
+    assert hs.plan(card(6), where, hs.Workload(5, 3), tool="llama.cpp", order=["g0", "g1"]).question.names("llama.cpp") == (
+        "CUDA0",
+        "CUDA1",
+    )
+
+
+def test_an_order_leaves_the_way_back_to_a_tied_head():
+    model, where, work = card(4, tied=True), box((2.5e5, 2.5e5), (1.0, 1.0), cpu=False), hs.Workload(5, 3)
+    free = hs.plan(model, where, work, tool="transformers")
+    order = [free.problem.devices[stage.device] for stage in free.placement.stages]
+    assert hs.plan(model, where, work, tool="transformers", order=order).value == free.value
+
+
+def test_the_share_of_memory_is_stated_to_vllm():
+    gpu = {"memory_bytes": 8e9, "peak_flops": {"float16": 1e13}, "memory_bandwidth": 1e11}
+    where = hs.Machine(hs.Cluster([hs.Device("a", **gpu)]))
+    assert " --gpu-memory-utilization 0.9" in hs.plan(card(), where, hs.Workload(3, 1), tool="vllm").command().text
+    roomy = where.reserving({"a": 2e9})
+    assert " --mem-fraction-static 0.75" in hs.plan(card(), roomy, hs.Workload(3, 1), tool="sglang").command().text
+
+
+def test_prompts_are_computed_at_once_where_a_tool_has_no_chunks():
+    work = hs.Workload(40, 1, chunk=8)
+    once = hs.plan(card(), box(), work, tool="transformers").problem.workspace_bytes
+    chunked = hs.plan(card(), box(), work).problem.workspace_bytes
+    assert (once[1:-1] == 5 * chunked[1:-1]).all()

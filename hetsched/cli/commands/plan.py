@@ -14,7 +14,7 @@ from hetsched.cli.files import Outputs, check_writable, read_card, read_machine,
 from hetsched.cli.options import JSON, Report
 from hetsched.cli.pictures import Pictures
 from hetsched.cli.quantities import number_bytes
-from hetsched.cli.terminal import INTERRUPTED, Working, say, say_json, say_rows
+from hetsched.cli.terminal import INTERRUPTED, Working, say, say_json, say_rows, warn
 from hetsched.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -101,8 +101,8 @@ def plan(
     measured: Annotated[
         list[str] | None,
         typer.Option(
-            help="Rates of this model on a device alone: tokens per second of a prompt and of generation, gpu0:pp512=1450,tg128=38; "
-            "a file of llama-bench -o json; or a rates document. Before a file NAME: states the device.",
+            help="Rates of a model on a device alone, in words those of this one: tokens per second of a prompt and of generation, "
+            "gpu0:pp512=1450,tg128=38; a file of llama-bench -o json; or a rates document. Before a file NAME: states the device.",
             metavar="RATES",
             rich_help_panel=_RULES,
         ),
@@ -161,7 +161,12 @@ def plan(
     card = read_card(model, bits=bits)
     own = read_machine(machine).reserving(hardware.reserved(reserve or ()))
     if measured:
-        own = own.with_efficiency(read_rates(measured).efficiency(own, card))
+        rates = read_rates(measured)
+        known = all(row.parameters for row in rates.rows)  # of the model that ran, which may be another
+        own = own.with_efficiency(rates.efficiency(own, None if known else card, costs=LanguageRoofline(dtype)))
+        for name, shares in own.efficiency.items():
+            if max(shares) > 1:
+                warn(f"{name} is faster than its data sheet; is it the device that was measured, and the model?", "note")
     work = Workload(prompt, output, context, sequences, chunk, cache_bytes=number_bytes(kv_dtype))
     if regime == "serving":
         refused = {"--for": tool, "--order": order, "--save": save, "--report": report}
@@ -172,9 +177,10 @@ def plan(
     costs, devices = LanguageRoofline(dtype), None if order is None else [name.strip() for name in order.split(",")]
     with Working("planning"):
         plans = [best_plan(card, own, work, regime=regime, tool=name, costs=costs, order=devices) for name in names]
-    outputs, facts, called = Outputs(), [], str(model.parent if model.name == "config.json" else model)
+    outputs, facts = Outputs(), []
     outputs.write(save, plans[0].write)
     for one in plans:
+        called = _called(model, one.tool)
         with Working("finding what limits the plan"):
             found = None if limits is False else explained(one, most_work=math.inf if limits else MOST_WORK)
         command, refusal = placements.command(one, called)
@@ -190,6 +196,14 @@ def plan(
         say_rows(("wrote", name) for name in outputs.written)
     outputs.finish()
     raise typer.Exit(int(any(one.placement is None for one in plans)))
+
+
+def _called(model: Path, tool: str | None) -> str:
+    """Return what a tool calls the model in a file."""
+    if tool in ("llama.cpp", "ollama"):
+        named = str(model) if model.suffix.lower() == ".gguf" else "MODEL.gguf"
+        return f"./{named}" if tool == "ollama" and not model.is_absolute() else named
+    return str(model.parent if model.name == "config.json" else model)
 
 
 def _serve(card: ModelCard, machine: Machine, work: Workload, costs: LanguageRoofline, time_limit: float, json: bool) -> int:

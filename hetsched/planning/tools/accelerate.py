@@ -16,7 +16,7 @@ from hetsched.chain.card import PARTS, ModelCard
 from hetsched.chain.placement import Placement
 from hetsched.chain.problem import ChainProblem
 from hetsched.errors import InvalidArgument, UnsupportedFeature
-from hetsched.planning.tools.protocol import Command, Execution, Request, Tool, from_devices, impossible_on, keywords, literal
+from hetsched.planning.tools.protocol import Command, Execution, Request, Tool, cache_type, from_devices, impossible_on, keywords, literal
 from hetsched.planning.tools.shell import PCI_ORDER, device_number
 
 OFFLOADED = ("cpu", "disk")
@@ -57,6 +57,8 @@ def _refusal(card: ModelCard, placement: Placement, devices: tuple[str | int, ..
 
 def _write(tool: str, request: Request) -> Command:
     card, placement = request.card, request.placement
+    if request.cache_bytes is not None:
+        cache_type(tool, {2.0: "that of the model in 16 bits", 4.0: "that of the model in float32"}, request.cache_bytes)
     of_item = [request.devices[stage.device] for stage in placement.stages for _ in range(stage.first, stage.end)]
     of_item += of_item[:1] * (card.n_items - len(of_item))
     device_map = {module: device for modules, device in zip(card.modules, of_item, strict=True) for module in modules}
@@ -209,7 +211,7 @@ ACCELERATE = Tool(
     _read,
     partial(_default, False),
     _tied,
-    execution=Execution(restrict=_restrict),
+    execution=Execution(chunks=False, not_searched="offloading to the CPU or the disk", restrict=_restrict),
 )
 TRANSFORMERS = Tool(
     "transformers",
@@ -220,5 +222,5 @@ TRANSFORMERS = Tool(
     _read,
     partial(_default, True),
     _tied,
-    execution=Execution(restrict=_restrict),
+    execution=Execution(chunks=False, not_searched="offloading to the CPU or the disk", restrict=_restrict),
 )

@@ -33,8 +33,8 @@ OPTIONS = {
     **dict.fromkeys(("-sm", "--split-mode"), "mode"),
     **dict.fromkeys(("-mg", "--main-gpu"), "main"),
 }
-UBATCH, F16 = 512, 2.0
-"""What llama.cpp takes by default: tokens of a prompt that are computed at a time, and bytes of a number in the KV cache."""
+UBATCH, BATCH, F16 = 512, 2048, 2.0
+"""What llama.cpp takes by default: tokens of a prompt that are computed at a time, at most, and bytes of a number in the KV cache."""
 CACHE_TYPES = {4.0: "f32", F16: "f16", 34 / 32: "q8_0", 18 / 32: "q4_0", 20 / 32: "q4_1", 22 / 32: "q5_0", 24 / 32: "q5_1"}
 PARTS_OF_LAYERS = ("-ot", "--override-tensor", "-cmoe", "--cpu-moe", "-ncmoe", "--n-cpu-moe")
 """Options that move parts of layers."""
@@ -91,6 +91,7 @@ def _write(request: Request) -> Command:
         words += ["-c", str(request.context * (request.sequences or 1))]  # of all slots together
     words += ["-np", str(request.sequences)] if request.sequences is not None else []
     words += ["-ub", str(request.chunk)] if request.chunk not in (None, UBATCH) else []
+    words += ["-b", str(request.chunk)] if (request.chunk or 0) > BATCH else []
     if request.cache_bytes not in (None, F16):
         kind = cache_type("llama.cpp", CACHE_TYPES, request.cache_bytes)
         words += ["-ctk", kind, "-ctv", kind, "-fa", "on"]
@@ -221,5 +222,13 @@ LLAMA_CPP = Tool(
     _write,
     _read,
     _default,
-    execution=Execution(overlaps=True, activation_bytes=4.0, budget=_budget, restrict=_restrict, begins=_begins, host=_cpu),
+    execution=Execution(
+        overlaps=True,
+        activation_bytes=4.0,
+        budget=_budget,
+        restrict=_restrict,
+        begins=_begins,
+        not_searched="parts of layers (--n-cpu-moe, -ot), -sm row and --rpc",
+        host=_cpu,
+    ),
 )

@@ -162,5 +162,12 @@ MEGATRON = Tool(
     _write,
     _read,
     _default,
-    execution=Execution(pipelines=True, restrict=gpus_only),
+    execution=Execution(
+        pipelines=True,
+        chunks=False,
+        spans_nodes=True,
+        not_searched="tensor parallelism",
+        note="the memory and the times are those of inference: training needs gradients, states of the optimiser and activations too",
+        restrict=gpus_only,
+    ),
 )

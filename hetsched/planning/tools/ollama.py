@@ -51,6 +51,7 @@ def _write(request: Request) -> Command:
     layers = sum(count for count, cpu in zip(counts, on_cpu, strict=True) if not cpu)
     lines = [f"# {served.text}", f"FROM {request.model_name}", f"PARAMETER num_gpu {layers}"]
     lines += [f"PARAMETER num_ctx {request.context}"] if request.context is not None else []
+    lines += [f"PARAMETER num_batch {request.chunk}"] if request.chunk not in (None, llama_cpp.UBATCH) else []
     return Command("ollama", "\n".join(lines), ("ollama", "serve"), environment)
 
 
@@ -94,6 +95,7 @@ OLLAMA = Tool(
     _read,
     _default,
     execution=Execution(
+        not_searched="its own division among several GPUs",
         activation_bytes=llama_cpp.LLAMA_CPP.execution.activation_bytes,
         budget=llama_cpp.LLAMA_CPP.execution.budget,
         restrict=_restrict,

@@ -73,6 +73,7 @@ class Request(NamedTuple):
     sequences: int | None
     chunk: int | None
     cache_bytes: float | None
+    memory_share: float | None
 
     @property
     def model_name(self) -> str:
@@ -110,6 +111,10 @@ class Execution:
         Whether stages work on different requests at a time.
     overlaps : bool
         Whether stages work on different chunks of a prompt at a time, where the host has the embedding alone.
+    chunks : bool
+        Whether prompts are computed in chunks; otherwise each at once.
+    spans_nodes : bool
+        Whether it runs on several nodes.
     activation_bytes : float or None
         Bytes of a number in activations; None for those of the workload.
     tensors_sent : int
@@ -120,17 +125,25 @@ class Execution:
         What `Tool.restricted` calls with checked arguments.
     begins : callable
         Items with which a stage may begin, by card and the tool's names of the devices.
+    not_searched : str
+        What else the tool can state, for people.
+    note : str
+        What the plan leaves out of account, for people.
     host : callable
         The number of the device that always has the embedding, or None, by the tool's names of the devices.
     """
 
     pipelines: bool = False
     overlaps: bool = False
+    chunks: bool = True
+    spans_nodes: bool = False
     activation_bytes: float | None = None
     tensors_sent: int = 1
     budget: Callable[[str | int, float], float] = _all_of_it
     restrict: Callable[[ModelCard, ChainProblem, tuple[str | int, ...]], ChainProblem] = _as_it_is
     begins: Callable[[ModelCard, tuple[str | int, ...]], Sequence[int]] = _everywhere
+    not_searched: str = ""
+    note: str = ""
     host: Callable[[tuple[str | int, ...]], int | None] = _nowhere
 
 
@@ -237,6 +250,7 @@ class Tool:
         sequences: int | None = None,
         chunk: int | None = None,
         cache_bytes: float | None = None,
+        memory_share: float | None = None,
     ) -> Command:
         """Return what states a placement to the tool.
 
@@ -253,6 +267,8 @@ class Tool:
             Most tokens of prompts that are computed at a time, where the tool takes them. Default: what the tool chooses.
         cache_bytes : float, optional
             Bytes per number in the KV cache, of which the tool has a type. Default: what the tool chooses.
+        memory_share : float, optional
+            Share of the memory of each GPU that the tool may take, where it takes one. Default: what the tool chooses.
 
         Raises
         ------
@@ -267,7 +283,7 @@ class Tool:
         reason = self.refusal(card, placement, devices)
         if reason:
             raise UnsupportedFeature(reason)
-        return self.write(Request(card, placement, _names(devices), model, context, sequences, chunk, cache_bytes))
+        return self.write(Request(card, placement, _names(devices), model, context, sequences, chunk, cache_bytes, memory_share))
 
     @checked
     def read(self, card: ModelCard, command: Command, devices: Devices) -> Placement:

@@ -87,7 +87,7 @@ def visible_gpus(lines: Sequence[ShellLine], devices: Sequence[str | int]) -> li
 
 def check_nodes(lines: Sequence[ShellLine]) -> None:
     """Raise `InvalidArgument` unless the lines of several nodes have their number and that of the nodes."""
-    if len(lines) == 1 and not lines[0].node:
+    if len(lines) == 1:
         return
     for place, line in enumerate(lines):
         given = options(line.words, {"--nnodes": "nodes", "--node-rank": "rank"})

@@ -134,7 +134,7 @@ def _even(card: ModelCard, problem: ChainProblem, devices: tuple[str | int, ...]
     return from_counts(problem.n_items, card.n_blocks, [b - a for a, b in itertools.pairwise([0, *ends])], range(m))
 
 
-EXECUTION = Execution(pipelines=True)
+EXECUTION = Execution(pipelines=True, chunks=False, spans_nodes=True)
 TORCH = Tool(
     "torch", "torch 2.13, distributed/pipelining/stage.py", BY_HAND, _any, _write_by_hand, _read_by_hand, _even, execution=EXECUTION
 )

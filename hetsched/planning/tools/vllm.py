@@ -57,6 +57,7 @@ def _vllm(request: Request, head: str, nodes: int, rank: int, _ranks: int) -> li
     words += ["--max-model-len", str(request.context)] if request.context is not None else []
     words += ["--max-num-seqs", str(request.sequences)] if request.sequences is not None else []
     words += ["--max-num-batched-tokens", str(max(request.chunk, request.sequences or 1))] if request.chunk is not None else []
+    words += ["--gpu-memory-utilization", f"{request.memory_share:.4g}"] if request.memory_share is not None else []
     words += _cache("vLLM", request)
     words += ["--nnodes", str(nodes), "--node-rank", str(rank), "--master-addr", head] if nodes > 1 else []
     return words + (["--headless"] if rank else [])
@@ -67,6 +68,7 @@ def _sglang(request: Request, head: str, nodes: int, rank: int, _ranks: int) -> 
     words += ["--context-length", str(request.context)] if request.context is not None else []
     words += ["--max-running-requests", str(request.sequences)] if request.sequences is not None else []
     words += ["--chunked-prefill-size", str(request.chunk)] if request.chunk is not None else []
+    words += ["--mem-fraction-static", f"{request.memory_share:.4g}"] if request.memory_share is not None else []
     words += _cache("SGLang", request)
     return words + (["--nnodes", str(nodes), "--node-rank", str(rank), "--dist-init-addr", f"{head}:{PORT}"] if nodes > 1 else [])
 
@@ -128,7 +130,7 @@ def _begins(card: ModelCard, _devices: tuple[str | int, ...]) -> Sequence[int]:
 
 
 UTILISATION = 0.9
-"""Share of the memory of a GPU that vLLM and SGLang use by default, roughly in the case of SGLang."""
+"""Share of the memory of a GPU that is planned for vLLM and SGLang, and stated to them; their defaults are about as much."""
 
 
 def _budget(name: str | int, memory_bytes: float) -> float:
@@ -137,6 +139,8 @@ def _budget(name: str | int, memory_bytes: float) -> float:
 
 EXECUTION = Execution(
     pipelines=True,
+    spans_nodes=True,
+    not_searched="tensor parallelism",
     tensors_sent=2,  # the hidden state and the residual
     budget=_budget,
     restrict=gpus_only,
