@@ -65,6 +65,20 @@ Scheduler = Annotated[
     ),
 ]
 
+Measured = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Rates of a model on a device alone: tokens per second of a prompt and of generation, as in gpu0:pp512=1450,tg128=38; a "
+        "file of llama-bench -o json; or a rates document. Before a file NAME: states the device.",
+        metavar="RATES",
+        show_default=False,
+    ),
+]
+Reserve = Annotated[
+    list[str] | None,
+    typer.Option(help="Memory of a device that models leave free, as in gpu0=2GB; repeat it.", metavar="NAME=BYTES", show_default=False),
+]
+
 _PICTURES = "Pictures"
 Report = Annotated[
     Path | None, typer.Option(help="Write a page for any browser, offline too.", metavar="FILE.html", rich_help_panel=_PICTURES)

@@ -94,6 +94,10 @@ class Question:
             problem = self.costs.chain(self.card, machine, work, in_progress=count, tensors_sent=sent, overlap=overlap)
         if self.regime == "throughput" and times:
             problem = problem.scaled(count / work.sequences).replace(most_in_progress=work.sequences)
+        if self.execution.cache_tokens is not None:
+            items = self.card.items
+            tokens = self.execution.cache_tokens(items.window, work)
+            problem = problem.replace(cache_bytes=tokens * items.cache_numbers * work.cache_bytes)
         if self.order is not None:
             problem = selected(problem, self.order)
         if self.tool is not None:

@@ -26,6 +26,7 @@ WORK = ("--machine", "box.json", "--prompt", 20, "--output", 5)
 
 
 def test_it_prints_the_placement_its_rivals_its_limits_and_the_command(run: Any, here: Any) -> None:
+    box((5e5, 5e5, 9e5)).write("box.json")
     shown = run("plan", "model", *WORK, "--for", "llama.cpp", "-o", "plan.json")
     assert shown.exit_code == 0, shown.stderr
     lines = shown.stdout.splitlines()

@@ -272,3 +272,28 @@ def test_prompts_are_computed_at_once_where_a_tool_has_no_chunks():
     once = hs.plan(card(), box(), work, tool="transformers").problem.workspace_bytes
     chunked = hs.plan(card(), box(), work).problem.workspace_bytes
     assert (once[1:-1] == 5 * chunked[1:-1]).all()
+
+
+@examples(40)
+@given(cards, boxes, workloads, st.sampled_from([None, *NAMES]))
+def test_fewer_bits_a_shorter_context_and_faster_links_are_never_worse(model, where, work, name):
+    roomy = hs.Workload(work.prompt, work.output, context=work.tokens + 50, sequences=work.sequences, chunk=work.chunk)
+    plan = hs.plan(model, where, roomy, tool=name)
+    fast = hs.Machine(hs.Cluster(where.cluster.devices, bandwidth=1e9, latency=1e-5), reserved_bytes=where.reserved_bytes)
+    for better in (
+        hs.plan(model.scaled(0.5), where, roomy, tool=name),
+        hs.plan(model, where, work, tool=name),
+        hs.plan(model, fast, roomy, tool=name),
+    ):
+        assert better.value <= plan.value * (1 + 1e-9)
+        assert better.missing_bytes <= plan.missing_bytes
+
+
+def test_the_cache_of_llama_cpp_has_a_window_and_a_chunk_in_multiples_of_256():
+    model = hs.frontends.configs.read(
+        {**CONFIG, "model_type": "mistral", "num_hidden_layers": 2, "sliding_window": 1000, "torch_dtype": "float16"}, name="sliding"
+    )
+    work = hs.Workload(10, 5, context=5000, sequences=3, chunk=100)
+    cells = hs.plan(model, box((1e9, 1e9, 1e9)), work, tool="llama.cpp").problem.cache_bytes[1]
+    assert cells == 3 * 1280 * model.items.cache_numbers[1] * 2
+    assert hs.plan(model, box((1e9, 1e9, 1e9)), work).problem.cache_bytes[1] == 3 * 1000 * model.items.cache_numbers[1] * 2

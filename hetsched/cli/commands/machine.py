@@ -9,7 +9,7 @@ import typer
 
 from hetsched.cli import completion
 from hetsched.cli.files import Outputs, check_writable, read_card, read_rates
-from hetsched.cli.options import JSON
+from hetsched.cli.options import JSON, Measured, Reserve
 from hetsched.cli.terminal import say, say_json, say_rows
 from hetsched.errors import InvalidProblem
 from hetsched.report.units import size
@@ -47,18 +47,8 @@ def machine(
             autocompletion=completion.links,
         ),
     ] = DEFAULT_LINK,
-    reserve: Annotated[
-        list[str] | None, typer.Option(help="Memory that models leave free, as in gpu0=2GB.", metavar="NAME=BYTES", show_default=False)
-    ] = None,
-    measured: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Rates of a model on a device alone: tokens per second of a prompt and of generation, as in gpu0:pp512=1450,tg128=38; a "
-            "file of llama-bench -o json; or a rates document. Before a file NAME: states the device.",
-            metavar="RATES",
-            show_default=False,
-        ),
-    ] = None,
+    reserve: Reserve = None,
+    measured: Measured = None,
     model: Annotated[
         Path | None, typer.Option(help="The model of --measured: a GGUF file, a config.json or its directory, or a card.", metavar="MODEL")
     ] = None,

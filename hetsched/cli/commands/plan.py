@@ -11,7 +11,7 @@ import typer
 
 from hetsched.cli import completion, hardware
 from hetsched.cli.files import Outputs, check_writable, read_card, read_machine, read_rates
-from hetsched.cli.options import JSON, Report
+from hetsched.cli.options import JSON, Dtype, Measured, Report, Reserve
 from hetsched.cli.pictures import Pictures
 from hetsched.cli.quantities import number_bytes
 from hetsched.cli.terminal import INTERRUPTED, Working, say, say_json, say_rows, warn
@@ -77,36 +77,13 @@ def plan(
     bits: Annotated[
         float | None, typer.Option(help="Bits of each weight, in place of what is stored.", metavar="NUMBER", rich_help_panel=_RULES)
     ] = None,
-    dtype: Annotated[
-        str,
-        typer.Option(
-            help="Number format of the arithmetic, whose peak counts.",
-            metavar="TYPE",
-            autocompletion=completion.dtypes,
-            rich_help_panel=_RULES,
-        ),
-    ] = "float16",
+    dtype: Dtype = "float16",
     order: Annotated[
         str | None,
         typer.Option(help="Devices that may be used, in this order: gpu1,gpu0. Default: any.", metavar="NAMES", rich_help_panel=_RULES),
     ] = None,
-    reserve: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Memory of a device to leave free, as gpu0=2GB; repeat it. Default: what the tool leaves free.",
-            metavar="DEVICE=SIZE",
-            rich_help_panel=_RULES,
-        ),
-    ] = None,
-    measured: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Rates of a model on a device alone, in words those of this one: tokens per second of a prompt and of generation, "
-            "gpu0:pp512=1450,tg128=38; a file of llama-bench -o json; or a rates document. Before a file NAME: states the device.",
-            metavar="RATES",
-            rich_help_panel=_RULES,
-        ),
-    ] = None,
+    reserve: Reserve = None,
+    measured: Measured = None,
     limits: Annotated[
         bool | None,
         typer.Option(

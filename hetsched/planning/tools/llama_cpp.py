@@ -12,6 +12,7 @@ from hetsched.chain.card import ModelCard
 from hetsched.chain.evaluation import stage_bytes
 from hetsched.chain.placement import ChainStage, Placement
 from hetsched.chain.problem import ChainProblem
+from hetsched.chain.workload import Workload
 from hetsched.errors import InvalidArgument, UnsupportedFeature
 from hetsched.planning.tools.protocol import (
     Command,
@@ -194,10 +195,18 @@ def _fits(problem: ChainProblem, stage: ChainStage) -> bool:
 
 MARGIN = 2.0**30
 """Bytes of a GPU that llama.cpp's --fit-target leaves free."""
+CELLS = 256
+"""The cells of a KV cache are a multiple of it."""
 
 
 def _budget(name: str | int, memory_bytes: float) -> float:
     return memory_bytes if is_cpu(name) else max(memory_bytes - MARGIN, 0.0)
+
+
+def _cache_tokens(window: FloatArray, work: Workload) -> FloatArray:
+    """Return the tokens of the KV cache: each sequence has cells for its context, or a window and a chunk, in multiples of CELLS."""
+    cells: FloatArray = np.ceil(np.minimum(work.tokens, window + work.chunk) / CELLS) * CELLS
+    return work.sequences * cells
 
 
 def _restrict(_card: ModelCard, problem: ChainProblem, devices: tuple[str | int, ...]) -> ChainProblem:
@@ -225,6 +234,7 @@ LLAMA_CPP = Tool(
     execution=Execution(
         overlaps=True,
         activation_bytes=4.0,
+        cache_tokens=_cache_tokens,
         budget=_budget,
         restrict=_restrict,
         begins=_begins,

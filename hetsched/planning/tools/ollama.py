@@ -97,6 +97,7 @@ OLLAMA = Tool(
     execution=Execution(
         not_searched="its own division among several GPUs",
         activation_bytes=llama_cpp.LLAMA_CPP.execution.activation_bytes,
+        cache_tokens=llama_cpp.LLAMA_CPP.execution.cache_tokens,
         budget=llama_cpp.LLAMA_CPP.execution.budget,
         restrict=_restrict,
         begins=llama_cpp.LLAMA_CPP.execution.begins,

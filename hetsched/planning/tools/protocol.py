@@ -16,6 +16,7 @@ from hetsched.arrays import FloatArray
 from hetsched.chain.card import ModelCard
 from hetsched.chain.placement import ChainStage, Placement, check_stages
 from hetsched.chain.problem import ChainProblem
+from hetsched.chain.workload import Workload
 from hetsched.errors import InvalidArgument, UnsupportedFeature
 from hetsched.planning.tools.shell import ShellLine, gpu, gpus_of_nodes, is_count
 from hetsched.problem.graph import plural
@@ -119,6 +120,9 @@ class Execution:
         Bytes of a number in activations; None for those of the workload.
     tensors_sent : int
         Tensors of the model's width that a token takes from a stage to the next.
+    cache_tokens : callable or None
+        Tokens for which the KV cache of an item has room in all, by the windows of the items and the workload; None for those of the
+        sequences' contexts, at most the window of each.
     budget : callable
         Bytes that the tool uses of the memory of a device, by the tool's name of the device.
     restrict : callable
@@ -139,6 +143,7 @@ class Execution:
     spans_nodes: bool = False
     activation_bytes: float | None = None
     tensors_sent: int = 1
+    cache_tokens: Callable[[FloatArray, Workload], FloatArray] | None = None
     budget: Callable[[str | int, float], float] = _all_of_it
     restrict: Callable[[ModelCard, ChainProblem, tuple[str | int, ...]], ChainProblem] = _as_it_is
     begins: Callable[[ModelCard, tuple[str | int, ...]], Sequence[int]] = _everywhere
