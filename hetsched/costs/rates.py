@@ -33,7 +33,7 @@ _WORD = re.compile(r"(pp|tg)(\d+)(?:@d?(\d+))?=([0-9.eE+-]+)")
 
 _AMOUNTS = {
     "seconds": number(above=0, below=math.inf),
-    **dict.fromkeys(("bytes", "parameters", "deviation"), number(0, below=math.inf).or_none),
+    **dict.fromkeys(("model_bytes", "parameters", "deviation"), number(0, below=math.inf).or_none),
 }
 _RULES = {**_AMOUNTS, **dict.fromkeys(("prompt", "output", "depth"), whole(0)), **dict.fromkeys(("batch", "chunk"), COUNT)}
 
@@ -55,7 +55,7 @@ class Rate(NamedTuple):
     chunk: int = 512
     """Most tokens of prompts that were computed at a time."""
     model: str = ""
-    bytes: float | None = None
+    model_bytes: float | None = None
     """Of all weights; None if unknown."""
     parameters: float | None = None
     """Number of parameters; None if unknown."""
@@ -231,7 +231,7 @@ def _of_test(test: Mapping[str, Any], device: str | None) -> Rate:
         int(test.get("n_depth", 0)),
         chunk=int(test.get("n_ubatch", 512)),
         model=str(test.get("model_type", "")),
-        bytes=float(test["model_size"]) if test.get("model_size") else None,
+        model_bytes=float(test["model_size"]) if test.get("model_size") else None,
         parameters=float(test["model_n_params"]) if test.get("model_n_params") else None,
         deviation=seconds * float(test["stddev_ts"]) / speed if "stddev_ts" in test else None,
         source=" ".join(source.split()),
@@ -329,11 +329,11 @@ class _Fit:
 
 def _block(device: Device, row: Rate) -> ModelCard:
     """Return a card of one block with the bytes and parameters of a row."""
-    if not row.bytes or not row.parameters:
+    if not row.model_bytes or not row.parameters:
         raise InvalidProblem(
             f"the rates of device {device.name!r} do not state the bytes and parameters of the model that ran; give its card, or rows with "
             "bytes and parameters, as llama-bench -o json has them"
         )
     amounts = np.zeros((2, 3, len(PARTS)))
-    amounts[:, 1, PARTS.index("dense_ffn")] = row.parameters, row.bytes
+    amounts[:, 1, PARTS.index("dense_ffn")] = row.parameters, row.model_bytes
     return ModelCard(row.model or "measured", "dense", 1, 1, chain_items([{}], 1), *amounts)

@@ -25,7 +25,7 @@ class RateRow(Row):
     batch: Count = 1
     chunk: Count = 512
     model: str = ""
-    bytes: Amount | None = None
+    model_bytes: Amount | None = None
     parameters: Amount | None = None
     deviation: Amount | None = None
     source: str = ""

@@ -20,6 +20,8 @@ from hetsched.cli.welcome import STEPS
 from hetsched.problem.links import Communication
 from hetsched.problem.problem import Batching, Memory
 from hetsched.workloads import clusters, networks
+from tests.frontends.test_gguf import FIELDS, dense, write
+from tests.planning.test_questions import box
 
 
 def walk(command: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -80,6 +82,9 @@ def test_the_examples_work_in_the_order_of_the_help(run: Any, folder: Path) -> N
         if words == ("compare",):
             for name in ("old.json", "new.json"):
                 shutil.copy("profile.json", name)
+        if words == ("plan",):
+            write("model.gguf", "llama", dense(1), {**FIELDS, "block_count": 1})
+            box((1e9, 1e9, 1e9)).write("box.json")
         for example in examples(words):
             done = run(*shlex.split(example)[1:])
             assert done.exit_code == 0, f"{example}\n{done.stderr}"

@@ -120,7 +120,10 @@ def test_measured_rates_become_efficiencies(run, words):
 
 
 def test_rates_documents_are_read_and_faster_devices_than_data_sheets_are_noted(run):
-    rows = [hs.costs.Rate("a", 512 / 2e5, 512, bytes=1e9, parameters=5e8), hs.costs.Rate("a", 0.1, 0, 128, bytes=1e9, parameters=5e8)]
+    rows = [
+        hs.costs.Rate("a", 512 / 2e5, 512, model_bytes=1e9, parameters=5e8),
+        hs.costs.Rate("a", 0.1, 0, 128, model_bytes=1e9, parameters=5e8),
+    ]
     hs.costs.Rates(rows).write("rates.json")
     done = stated(run, "--device", "x=t4", "--measured", "x:rates.json")
     assert "note      x is faster than its data sheet" in done.stdout

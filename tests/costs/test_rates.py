@@ -62,7 +62,7 @@ def test_rates_of_the_cost_model_give_back_its_efficiencies(compute, memory, pro
 
 def test_without_a_card_the_efficiencies_are_those_of_bytes_and_parameters():
     costs = LanguageRoofline(item_seconds=0.0)
-    rows = [Rate("gpu0", 2.0, 512, bytes=4e6, parameters=1e6), Rate("gpu0", 5.0, 0, 10, bytes=4e6, parameters=1e6)]
+    rows = [Rate("gpu0", 2.0, 512, model_bytes=4e6, parameters=1e6), Rate("gpu0", 5.0, 0, 10, model_bytes=4e6, parameters=1e6)]
     compute, memory = Rates(rows).efficiency(MACHINE, costs=costs)["gpu0"]
     assert compute == pytest.approx(2 * 512 * 1e6 / 2.0 / 1e9, rel=1e-3)
     assert memory == pytest.approx(4e6 * 10 / 5.0 / 1e7, rel=1e-3)
@@ -84,7 +84,7 @@ rates = st.builds(
     batch=st.integers(1, 2**40),
     chunk=st.integers(1, 2**40),
     model=st.text(st.characters(codec="utf-8"), max_size=4),
-    bytes=st.none() | st.floats(0, 1e15),
+    model_bytes=st.none() | st.floats(0, 1e15),
     parameters=st.none() | st.floats(0, 1e15),
     deviation=st.none() | st.floats(0, 1e9),
     source=st.text(st.characters(codec="utf-8"), max_size=4),
@@ -141,7 +141,7 @@ def test_a_file_of_llama_bench_is_read(tmp_path):
         512,
         chunk=256,
         model="qwen2 7B Q4_K - Medium",
-        bytes=4677120000.0,
+        model_bytes=4677120000.0,
         parameters=7615616512.0,
         deviation=pytest.approx(512 / 7340.20 * 23.45 / 7340.20),
         source="llama-bench 1d72c84 CUDA 2025-04-24T11:57:09Z",
@@ -201,7 +201,7 @@ def test_other_words_are_refused(text):
         (Rate("x", 1.0, -1), "prompt of row 0 of rates is -1; it must be a whole number, at least 0"),
         (Rate("x", 1.0, 1, batch=0), "batch of row 0 of rates is 0; it must be a whole number, at least 1"),
         (Rate("", 1.0, 1), "device of row 0 of rates is ''; it must be non-empty Unicode text"),
-        (Rate("x", 1.0, 1, bytes=-1.0), "bytes of row 0 of rates is -1.0"),
+        (Rate("x", 1.0, 1, model_bytes=-1.0), "model_bytes of row 0 of rates is -1.0"),
     ],
 )
 def test_rows_that_break_a_rule_are_refused(row, message):
