@@ -544,8 +544,16 @@ def slow_updates(monkeypatch, hook):
     monkeypatch.setattr(trainings, "restrided", late)
 
 
+@pytest.fixture
+def interruptible():
+    """Have Ctrl-C interrupt, also where a shell that runs the tests in the background ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.parametrize("what", ["cancel", "timeout", "interrupt"])
-def test_a_step_whose_updates_have_begun_is_completed(what, monkeypatch):
+def test_a_step_whose_updates_have_begun_is_completed(what, monkeypatch, interruptible):
     training = deep()
     with training.executor(timeout=30.0) as placed:
         training.check(placed)
