@@ -15,8 +15,8 @@ CAPS = 10
 """About how many caps on overlapped times are tried."""
 MORE = 1e9
 """Bytes of memory that are added to a device."""
-MOST_WORK = 1e8
-"""Steps of dynamic programs that an explanation may take, about a second: what takes more is left out unless it is asked for."""
+MOST_WORK = 3e7
+"""Steps of dynamic programs that an explanation may take, about a third of a second: what takes more is left out unless it is asked for."""
 
 
 @dataclass(frozen=True)
