@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from os import PathLike
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -19,6 +19,15 @@ from hetsched.problem.graph import number
 
 LLAMA_CPP: Mapping[str, str] = {"cuda": "CUDA", "rocm": "ROCm", "metal": "MTL"}
 """What llama.cpp calls devices of a family, before their number."""
+
+
+Basis = Literal["modelled", "measured", "mixed"]
+
+
+def basis(measured: Iterable[bool]) -> Basis:
+    """Return whether none, all or some of the devices are measured."""
+    known = set(measured)
+    return "mixed" if len(known) == 2 else "measured" if True in known else "modelled"
 
 
 class Efficiency(NamedTuple):
@@ -91,8 +100,7 @@ class Machine(Frozen):
     @checked(InvalidProblem)
     def reserving(self, reserved_bytes: Mapping[str, float]) -> Machine:
         """Return the machine with other bytes reserved on some devices."""
-        reserved = {**self.reserved_bytes, **reserved_bytes}
-        return Machine(self.cluster, reserved_bytes=reserved, tool_names=self.tool_names, efficiency=self.efficiency)
+        return self._with(reserved_bytes={**self.reserved_bytes, **reserved_bytes})
 
     @property
     def usable_bytes(self) -> FloatArray:
@@ -101,15 +109,18 @@ class Machine(Frozen):
         return readonly(np.maximum(self.cluster.memory_bytes - reserved, 0.0))
 
     @property
-    def cost_basis(self) -> Literal["modelled", "measured", "mixed"]:
+    def cost_basis(self) -> Basis:
         """Whether the efficiency of none, of all or of some of the devices is stated, as measured."""
-        return "modelled" if not self.efficiency else "measured" if len(self.efficiency) == self.cluster.n_devices else "mixed"
+        return basis(name in self.efficiency for name in self.cluster.names)
 
     @checked(InvalidProblem)
     def with_efficiency(self, efficiency: Mapping[str, tuple[float, float]]) -> Machine:
         """Return the machine with the efficiencies of some devices stated, for instance those of `hetsched.costs.Rates.efficiency`."""
-        stated = {**self.efficiency, **efficiency}
-        return Machine(self.cluster, reserved_bytes=self.reserved_bytes, tool_names=self.tool_names, efficiency=stated)
+        return self._with(efficiency={**self.efficiency, **efficiency})
+
+    def _with(self, **changes: Any) -> Machine:
+        given = {name: getattr(self, name) for name in self._fields if name != "cluster"} | changes
+        return Machine(self.cluster, **given)
 
     @checked
     def names_in(self, tool: str) -> tuple[str | int, ...]:

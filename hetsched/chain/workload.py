@@ -8,6 +8,19 @@ from dataclasses import dataclass
 from hetsched.arguments import COUNT, checked, whole
 from hetsched.errors import InvalidProblem
 
+NUMBER_BYTES = {
+    "f32": 4.0,
+    "f16": 2.0,
+    "bf16": 2.0,
+    "fp8": 1.0,
+    "q8_0": 34 / 32,
+    "q5_1": 24 / 32,
+    "q5_0": 22 / 32,
+    "q4_1": 20 / 32,
+    "q4_0": 18 / 32,
+}
+"""Bytes of a number by its type; a block of 32 quantised ones has a scale in float16, and of type 1 an offset too (source: gguf)."""
+
 
 @checked(InvalidProblem, prompt=COUNT, output=whole(0), context=whole(0), sequences=COUNT, chunk=COUNT)
 @dataclass(frozen=True)

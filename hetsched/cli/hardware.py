@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from hetsched.errors import InvalidProblem
 
 if TYPE_CHECKING:
+    from hetsched.chain.machine import Machine
     from hetsched.costs.interconnects import Interconnect
     from hetsched.problem.cluster import Device
 
@@ -105,6 +106,12 @@ def pair(text: str, option: str, example: str) -> tuple[str, str]:
     if not (equals and name.strip() and value.strip()):
         raise InvalidProblem(f"{option} is {text!r}; give the name of a device and =, as in {option} {example}")
     return name.strip(), value.strip()
+
+
+def too_fast(machine: Machine) -> list[str]:
+    """Return a note for each device of which more than its data sheet has was measured."""
+    above = [name for name, shares in machine.efficiency.items() if max(shares) > 1]
+    return [f"{name} is faster than its data sheet; is it the device that was measured, and the model?" for name in above]
 
 
 def reserved(texts: Iterable[str]) -> dict[str, float]:

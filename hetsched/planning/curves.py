@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from hetsched.planning.explanation import MOST_WORK, solve_work
-from hetsched.planning.planner import ModelPlan, answered
+from hetsched.planning.planner import ModelPlan, solved
 from hetsched.planning.question import Question
 
 DOUBLINGS = 8
@@ -58,12 +58,8 @@ def _points(plan: ModelPlan, places: Iterable[float], question: Callable[[float]
     if plan.regime == "fit" or not affordable(plan):
         return ()
     for at in sorted(places):
-        changed = plan if at == asked else _solved(question(at))
+        changed = plan if at == asked else solved(question(at))
         if changed.placement is None:
             break
         found.append(Point(at, changed))
     return tuple(found)
-
-
-def _solved(question: Question) -> ModelPlan:
-    return answered(question, question.solve(question.problems))

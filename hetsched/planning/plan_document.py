@@ -15,7 +15,7 @@ from hetsched.chain.workload import Workload
 from hetsched.costs.language import LanguageRoofline
 from hetsched.documents import VERSION, Document, Number, Row
 from hetsched.errors import InvalidProblem
-from hetsched.planning.planner import ModelPlan, answered
+from hetsched.planning.planner import ModelPlan, answered, stage_rows
 from hetsched.planning.question import Question
 from hetsched.planning.sensitivity import Best
 from hetsched.planning.tools import TOOLS
@@ -88,11 +88,6 @@ class PlanDocument(Document[ModelPlan], kw_only=True, tag="hetsched-plan"):
     @classmethod
     def of(cls, value: ModelPlan) -> Self:
         """Return the document of a plan."""
-        rows = []
-        if value.placement is not None:
-            names, found = value.problem.devices, value.values
-            for stage, seconds, held in zip(value.placement.stages, found.stage_seconds.tolist(), found.stage_bytes.tolist(), strict=True):
-                rows.append(PlanStageRow(device=names[stage.device], first=stage.first, last=stage.end - 1, seconds=seconds, bytes=held))
         return cls(
             version=VERSION,
             model=ModelDocument.of(value.card),
@@ -105,7 +100,7 @@ class PlanDocument(Document[ModelPlan], kw_only=True, tag="hetsched-plan"):
             status=str(value.status),  # type: ignore[arg-type]
             seconds=_finite(value.value),
             missing_bytes=_finite(value.missing_bytes),
-            stages=rows,
+            stages=[PlanStageRow(**row) for row in stage_rows(value)],
             baselines=[
                 BaselineRow(
                     name=row.name,

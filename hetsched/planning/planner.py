@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from os import PathLike
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from hetsched.arguments import checked, number, shown
 from hetsched.arrays import Frozen
 from hetsched.chain.card import ModelCard
 from hetsched.chain.evaluation import ChainValues, evaluate
-from hetsched.chain.machine import Machine
+from hetsched.chain.machine import Machine, basis
 from hetsched.chain.placement import Placement
 from hetsched.chain.problem import ChainProblem
 from hetsched.chain.workload import Workload
@@ -133,8 +133,7 @@ class ModelPlan(Frozen):
     @property
     def cost_basis(self) -> str:
         """``"modelled"``, ``"measured"`` or ``"mixed"``: whether the efficiency of no, each or some device was measured."""
-        known = [name in self.machine.efficiency for name in self.problem.devices]
-        return "measured" if all(known) else "mixed" if any(known) else "modelled"
+        return basis(name in self.machine.efficiency for name in self.problem.devices)
 
     @checked
     def next_memory_step(self, device: str) -> MemoryStep | None:
@@ -259,6 +258,17 @@ class ModelPlan(Frozen):
         return self.placement
 
 
+def stage_rows(plan: ModelPlan) -> list[dict[str, Any]]:
+    """Return device, first and last item, seconds and bytes of each stage; none without a placement."""
+    if plan.placement is None:
+        return []
+    names, found = plan.problem.devices, plan.values
+    return [
+        {"device": names[stage.device], "first": stage.first, "last": stage.end - 1, "seconds": taken, "bytes": held}
+        for stage, taken, held in zip(plan.placement.stages, found.stage_seconds.tolist(), found.stage_bytes.tolist(), strict=True)
+    ]
+
+
 @checked
 def plan(
     card: ModelCard,
@@ -302,6 +312,11 @@ def plan(
     if regime is None:
         regime = "latency" if work.sequences == 1 or (chosen is not None and not chosen.execution.pipelines) else "throughput"
     question = Question(card, machine, work, regime, costs or LanguageRoofline(), chosen, None if order is None else tuple(order))
+    return solved(question)
+
+
+def solved(question: Question) -> ModelPlan:
+    """Return the plan of a question."""
     return answered(question, question.solve(question.problems))
 
 

@@ -10,7 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from hetsched.arguments import checked, shown
+from hetsched.arguments import shown
 from hetsched.chain.card import ModelCard
 from hetsched.chain.evaluation import evaluate
 from hetsched.chain.machine import Machine
@@ -21,7 +21,7 @@ from hetsched.costs.language import LanguageRoofline, held
 from hetsched.errors import InvalidArgument, UnsupportedFeature
 from hetsched.planning.dynamic_program import fewest_stages, least_latency, least_missing, least_period
 from hetsched.planning.sensitivity import Best, Problems
-from hetsched.planning.tools import Tool
+from hetsched.planning.tools import TOOLS, Tool
 from hetsched.planning.tools.protocol import Execution, impossible_on
 
 
@@ -52,7 +52,7 @@ class Question:
         if self.tool is not None and self.regime == "throughput" and not self.tool.execution.pipelines:
             raise UnsupportedFeature(
                 f"{self.tool.name} works on one request at a time, its stages one after the other; ask for the regime 'latency', "
-                "or for a tool that pipelines: megatron, sglang, torch, torch-pipeline or vllm"
+                f"or for a tool that pipelines: {', '.join(name for name, tool in TOOLS.items() if tool.execution.pipelines)}"
             )
         if self.tool is not None and not self.execution.spans_nodes and len(self._nodes()) > 1:
             raise UnsupportedFeature(
@@ -141,12 +141,12 @@ class Question:
         """How the tool runs stages."""
         return Execution() if self.tool is None else self.tool.execution
 
-    @property
+    @cached_property
     def host(self) -> int | None:
         """The device that always has the embedding."""
         return None if self.tool is None else self.execution.host(self.names(self.tool.name))
 
-    @property
+    @cached_property
     def starts(self) -> Sequence[int]:
         """Items with which a stage may begin."""
         return self._starts(self.problems[0].n_items)
@@ -249,15 +249,3 @@ def forward(problem: ChainProblem) -> ChainProblem:
     hops = problem.hops.copy()
     hops[np.tri(problem.n_devices, k=-1, dtype=bool)] = np.inf
     return problem.replace(hops=hops)
-
-
-@checked
-def ordered(problem: ChainProblem, order: Sequence[str]) -> ChainProblem:
-    """Return the problem whose stages use only these devices, in this order.
-
-    Raises
-    ------
-    InvalidArgument
-        A device is named twice, or the problem does not have it.
-    """
-    return forward(selected(problem, order))

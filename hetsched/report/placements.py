@@ -9,7 +9,7 @@ from typing import Any
 from hetsched.chain.placement import ChainStage, Placement
 from hetsched.errors import UnsupportedFeature
 from hetsched.planning.explanation import MORE, DeviceLimit, Explanation
-from hetsched.planning.planner import OFF_BY, Baseline, ModelPlan
+from hetsched.planning.planner import OFF_BY, Baseline, ModelPlan, stage_rows
 from hetsched.planning.sensitivity import CLOSE, Best
 from hetsched.planning.tools import Command
 from hetsched.problem.graph import plural
@@ -42,11 +42,6 @@ def plan_rows(plan: ModelPlan, explanation: Explanation | None = None) -> list[R
 
 def plan_facts(plan: ModelPlan, explanation: Explanation | None = None) -> dict[str, Any]:
     """Return a plan as fields for JSON; parameters as those of `plan_rows`."""
-    stages = []
-    if plan.placement is not None:
-        found = plan.values
-        for stage, taken, held in zip(plan.placement.stages, found.stage_seconds.tolist(), found.stage_bytes.tolist(), strict=True):
-            stages.append({"device": _device(plan, stage), "first": stage.first, "last": stage.end - 1, "seconds": taken, "bytes": held})
     facts: dict[str, Any] = {
         "headline": headline(plan),
         "costs": plan.cost_basis,
@@ -56,7 +51,7 @@ def plan_facts(plan: ModelPlan, explanation: Explanation | None = None) -> dict[
         "seconds": plan.value,
         "tokens_per_second": plan.tokens_per_second,
         "missing_bytes": plan.missing_bytes,
-        "stages": stages,
+        "stages": stage_rows(plan),
         "baselines": [{"name": row.name, "seconds": row.value, "missing_bytes": row.missing_bytes} for row in plan.baselines],
     }
     if explanation is not None:
@@ -164,11 +159,16 @@ def _device(plan: ModelPlan, stage: ChainStage) -> str:
     return plan.problem.devices[stage.device]
 
 
+def block_range(first: int, last: int) -> str:
+    """Return blocks in words: ``block 3``, ``blocks 0-13``."""
+    return f"block {first}" if first == last else f"blocks {first}-{last}"
+
+
 def stage_items(plan: ModelPlan, stage: ChainStage) -> str:
     """Return the items of a stage in words: ``embed, blocks 0-13, head``."""
     card, n = plan.card, plan.card.n_blocks
     first, last = max(stage.first, 1) - 1, min(stage.end - 1, n) - 1
-    blocks = [] if last < first else [f"block {first}"] if first == last else [f"blocks {first}-{last}"]
+    blocks = [] if last < first else [block_range(first, last)]
     closed = plan.problem.n_items < card.n_items and stage.first == 0
     parts = [*(["embed"] if stage.first == 0 else []), *blocks, *(["head"] if stage.end == card.n_items or closed else [])]
     return ", ".join(parts)

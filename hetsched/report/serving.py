@@ -8,6 +8,7 @@ from typing import Any
 from hetsched.chain.card import ModelCard
 from hetsched.chain.workload import Workload
 from hetsched.planning.serving import ServingPlan
+from hetsched.report.placements import block_range
 from hetsched.report.units import percent, size
 
 UNIT = "tokens/s of output"
@@ -27,7 +28,7 @@ def serving_rows(card: ModelCard, work: Workload, basis: str, plan: ServingPlan)
     yield "devices", f"{'; '.join(rates)} {UNIT} with as many blocks as suit it"
     yield "asked", f"prompt {work.prompt}, output {work.output}, context {work.tokens}, at most {work.sequences} sequences a device"
     for k, row in enumerate(plan.intervals):
-        blocks = f"block {row['first']}" if row["end"] - row["first"] == 1 else f"blocks {row['first']}-{row['end'] - 1}"
+        blocks = block_range(row["first"], row["end"] - 1)
         yield "placement" if not k else "", f"{row['devices']} x {row['type']}: {blocks}, {row['tokens_per_second']:.4g} {UNIT}"
     yield "bound", f"{plan.bound:.6g} {UNIT} by {plan.proof.name}: {plan.proof.evidence}"
     for k, (name, value) in enumerate(plan.baselines.items()):

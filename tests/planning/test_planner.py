@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import hetsched as hs
 from hetsched.chain.evaluation import evaluate
-from hetsched.planning.question import ordered
+from hetsched.planning.question import forward, selected
 from hetsched.testing.chains import best_placements, chain_problems
 from hetsched.testing.profiles import examples
 
@@ -23,6 +23,10 @@ CONFIG = {
     "intermediate_size": 128,
     "vocab_size": 500,
 }
+
+
+def ordered(problem, order):
+    return forward(selected(problem, order))
 
 
 def card(blocks=4, tied=False):

@@ -104,8 +104,7 @@ def machine(
         if model is None and not all(row.parameters for row in rates.rows):
             raise typer.BadParameter("the rates do not say which model ran; name it with --model", param_hint="--measured")
         result = result.with_efficiency(rates.efficiency(result, None if model is None else read_card(model)))
-        above = [name for name, shares in result.efficiency.items() if max(shares) > 1]
-        notes += [f"{name} is faster than its data sheet; is it the device that was measured, and the model?" for name in above]
+        notes += hardware.too_fast(result)
     elif model is not None:
         raise typer.BadParameter("the model is that of --measured, which is missing", param_hint="--model")
     outputs = Outputs()

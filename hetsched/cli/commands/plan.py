@@ -13,7 +13,6 @@ from hetsched.cli import completion, hardware
 from hetsched.cli.files import Outputs, check_writable, read_card, read_machine, read_rates
 from hetsched.cli.options import JSON, Dtype, Measured, Report, Reserve
 from hetsched.cli.pictures import Pictures
-from hetsched.cli.quantities import number_bytes
 from hetsched.cli.terminal import INTERRUPTED, Working, say, say_json, say_rows, warn
 from hetsched.errors import InvalidArgument
 
@@ -124,6 +123,7 @@ def plan(
         raise typer.BadParameter(f"{missing} is missing; give a model and a machine (see: hetsched machine)")
     from hetsched import Workload
     from hetsched import plan as best_plan
+    from hetsched.chain.workload import NUMBER_BYTES
     from hetsched.costs import LanguageRoofline
     from hetsched.planning import explain as explained
     from hetsched.planning.explanation import MOST_WORK
@@ -141,10 +141,11 @@ def plan(
         rates = read_rates(measured)
         known = all(row.parameters for row in rates.rows)  # of the model that ran, which may be another
         own = own.with_efficiency(rates.efficiency(own, None if known else card, costs=LanguageRoofline(dtype)))
-        for name, shares in own.efficiency.items():
-            if max(shares) > 1:
-                warn(f"{name} is faster than its data sheet; is it the device that was measured, and the model?", "note")
-    work = Workload(prompt, output, context, sequences, chunk, cache_bytes=number_bytes(kv_dtype))
+        for note in hardware.too_fast(own):
+            warn(note, "note")
+    if kv_dtype not in NUMBER_BYTES:
+        raise InvalidArgument(f"--kv-dtype is {kv_dtype!r}; choose from {', '.join(NUMBER_BYTES)}")
+    work = Workload(prompt, output, context, sequences, chunk, cache_bytes=NUMBER_BYTES[kv_dtype])
     if regime == "serving":
         refused = {"--for": tool, "--order": order, "--save": save, "--report": report}
         given = [name for name, value in refused.items() if value is not None]

@@ -12,7 +12,7 @@ from hetsched.chain.card import ModelCard
 from hetsched.chain.evaluation import stage_bytes
 from hetsched.chain.placement import ChainStage, Placement
 from hetsched.chain.problem import ChainProblem
-from hetsched.chain.workload import Workload
+from hetsched.chain.workload import NUMBER_BYTES, Workload
 from hetsched.errors import InvalidArgument, UnsupportedFeature
 from hetsched.planning.tools.protocol import (
     Command,
@@ -36,7 +36,7 @@ OPTIONS = {
 }
 UBATCH, BATCH, F16 = 512, 2048, 2.0
 """What llama.cpp takes by default: tokens of a prompt that are computed at a time, at most, and bytes of a number in the KV cache."""
-CACHE_TYPES = {4.0: "f32", F16: "f16", 34 / 32: "q8_0", 18 / 32: "q4_0", 20 / 32: "q4_1", 22 / 32: "q5_0", 24 / 32: "q5_1"}
+CACHE_TYPES = {NUMBER_BYTES[name]: name for name in ("f32", "f16", "q8_0", "q4_0", "q4_1", "q5_0", "q5_1")}
 PARTS_OF_LAYERS = ("-ot", "--override-tensor", "-cmoe", "--cpu-moe", "-ncmoe", "--n-cpu-moe")
 """Options that move parts of layers."""
 

@@ -12,12 +12,13 @@ from hetsched.arrays import FloatArray
 from hetsched.chain.card import ModelCard
 from hetsched.chain.placement import Placement
 from hetsched.chain.problem import ChainProblem
+from hetsched.chain.workload import NUMBER_BYTES
 from hetsched.errors import InvalidArgument, UnsupportedFeature
 from hetsched.planning.tools import llama_cpp
 from hetsched.planning.tools.protocol import Command, Execution, Request, Tool, block_counts, cache_type, described
 from hetsched.planning.tools.shell import PCI_ORDER, ShellLine, device_number, is_count, shell_words
 
-CACHE_TYPES = {2.0: "f16", 34 / 32: "q8_0", 18 / 32: "q4_0"}
+CACHE_TYPES = {NUMBER_BYTES[name]: name for name in ("f16", "q8_0", "q4_0")}
 
 RULE = (
     "A model of n blocks has n + 1 layers: the blocks and the output. The last num_gpu of them are on GPUs, the others on the CPU, and so "
@@ -45,7 +46,7 @@ def _write(request: Request) -> Command:
     environment = {**PCI_ORDER, "CUDA_VISIBLE_DEVICES": str(gpus[0]) if gpus else "-1"}
     if request.sequences is not None:
         environment["OLLAMA_NUM_PARALLEL"] = str(request.sequences)
-    if request.cache_bytes not in (None, 2.0):
+    if request.cache_bytes not in (None, llama_cpp.F16):
         environment |= {"OLLAMA_FLASH_ATTENTION": "1", "OLLAMA_KV_CACHE_TYPE": cache_type("Ollama", CACHE_TYPES, request.cache_bytes)}
     served = ShellLine(environment, ["ollama", "serve"])
     layers = sum(count for count, cpu in zip(counts, on_cpu, strict=True) if not cpu)
