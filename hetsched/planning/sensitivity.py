@@ -121,17 +121,20 @@ def _last(stays: Callable[[float], bool], limit: float) -> float:
 def regret(problems: Problems, placement: Placement, share: float, solve: Solve, value: Value) -> float:
     """Return the largest of the shares by which the `value` of a placement is above the best, where a device's times are off by a share.
 
-    Of devices that may change places one with a stage is changed, if any has one.
+    The best is the same whichever of devices that may change places is off, so that it is solved once for them; the value of the placement
+    is not: it is taken for each that has a stage and for one that has none.
     """
-    used = {stage.device for stage in placement.stages}
+    used = [stage.device for stage in placement.stages]
     groups = problems[0].groups.tolist()
-    of_group = {groups[k]: k for k in sorted(range(len(groups)), key=lambda k: k in used)}
+    idle = {groups[k]: k for k in range(len(groups)) if k not in used}
     worst = 0.0
-    for device in of_group.values():
+    for group in set(groups):
+        members = [k for k in [*used, *idle.values()] if groups[k] == group]
         for factor in (1 - share, 1 + share):
-            changed = tuple(with_factor(problem, device, factor) for problem in problems)
-            best = solve(changed).value
-            worst = max(worst, value(changed, placement) / best - 1 if best > 0 else 0.0)
+            changed = [tuple(with_factor(problem, device, factor) for problem in problems) for device in members]
+            best = solve(changed[0]).value
+            values = [value(problem, placement) for problem in changed]
+            worst = max([worst, *(found / best - 1 for found in values if best > 0)])
     return worst if worst > CLOSE else 0.0
 
 
