@@ -888,6 +888,11 @@ BY_DOOR: dict[str, Callable[[], Any]] = {
     "runtime.TwoStep.placement": dict,
     "schedule.objectives.find_objective.name": lambda: "makespan",
     "testing.Optimum.makespan": lambda: 1.0,
+    "testing.Adversary.ratio": lambda: Fraction(2),
+    **{f"testing.Adversary.{name}": schedule for name in ("schedule", "optimal")},
+    **{f"testing.Adversary.{name}": lambda: 1 for name in ("evaluations", "open")},
+    "testing.Family.kind": lambda: "related",
+    "testing.Family.graph": lambda: "free",
     "testing.corpus.Case.optimum": lambda: 1.0,
     "verify_stages.schedule": stage_schedule,
     "report.lanes.schedule": stage_schedule,
@@ -904,6 +909,7 @@ BY_DOOR: dict[str, Callable[[], Any]] = {
     "models.Formulation.encode.decision": solution,
 }
 KEYWORDS: dict[str, dict[str, Callable[[], Any]]] = {
+    "testing.adversary": {"evaluations": lambda: 1, "family": lambda: hs.testing.Family(tasks=1, devices=1)},
     "Problem": {"durations": BY_DOOR["Problem.durations"]},
     "Cluster.replace": {"bandwidth": lambda: 3.0},
     "Problem.replace": {"inputs": lambda: 1},

@@ -1,7 +1,8 @@
 """Tools for tests of schedulers, in this package and in others.
 
 Hypothesis strategies for problems, decisions, chains and placements, the optimum of tiny problems by enumeration, a
-corpus of problems with their optima, and suites of tests for scheduling methods, lower bounds and solvers.
+corpus of problems with their optima, the worst problems of a scheduler, and suites of tests for scheduling methods,
+lower bounds and solvers.
 """
 
 from __future__ import annotations
@@ -14,12 +15,16 @@ from hetsched.testing.brute_force import Optimum, brute_force
 
 if TYPE_CHECKING:
     from hetsched.testing import bounds, conformance, corpus, profiles
+    from hetsched.testing.adversaries import Adversary, Family, adversary
     from hetsched.testing.chains import best_placements, chain_problems, placements
     from hetsched.testing.serving import best_serving, serving_problems
     from hetsched.testing.strategies import clusters, decisions, numbers, problems, task_graphs
 
 __all__ = [
+    "Adversary",
+    "Family",
     "Optimum",
+    "adversary",
     "best_placements",
     "best_serving",
     "bounds",
@@ -40,6 +45,7 @@ __all__ = [
 # Imported at first use: the suites use the profile of hypothesis that is loaded at that time.
 _HOMES = {
     "": ["bounds", "conformance", "corpus", "profiles"],
+    "adversaries": ["Adversary", "Family", "adversary"],
     "chains": ["best_placements", "chain_problems", "placements"],
     "serving": ["best_serving", "serving_problems"],
     "strategies": ["clusters", "decisions", "numbers", "problems", "task_graphs"],

@@ -7,6 +7,7 @@ import sys
 import time
 from pathlib import Path
 
+import adversaries
 import bounds
 import exact
 import figures
@@ -25,7 +26,7 @@ import start_up
 
 import hetsched as hs
 
-SCRIPTS = (list_scheduling, real_graphs, bounds, exact, published, search, period, planning, serving, start_up)
+SCRIPTS = (list_scheduling, real_graphs, bounds, exact, published, search, period, planning, serving, start_up, adversaries)
 
 FAKE_SAGA = """
 class Network:
@@ -271,6 +272,14 @@ def test_serving_refuses_links_that_may_bind(tmp_path: Path):
     (tmp_path / "open.json").write_text(json.dumps({"small": row | {"types": [{"count": 1, "throughput_by_layers": [8.0]}]}}))
     with pytest.raises(ValueError, match="small: links of 3.0 tokens/s may bind; give them as a matrix 'links'"):
         serving.instances(tmp_path / "open.json")
+
+
+@pytest.mark.slow
+def test_adversaries_are_found_and_saved(docs: Path, tmp_path: Path):
+    adversaries.main(["met", "--quick", "--docs", str(docs), "--save", str(tmp_path / "worst")])
+    assert "| `met` | " in (docs / "benchmarks.md").read_text()
+    problem, schedule = (hs.read(tmp_path / f"worst/met-unrelated-none.{kind}.json") for kind in ("problem", "schedule"))
+    assert hs.verify(problem, schedule) == []
 
 
 @pytest.mark.slow
