@@ -891,6 +891,7 @@ BY_DOOR: dict[str, Callable[[], Any]] = {
     "testing.Adversary.ratio": lambda: Fraction(2),
     **{f"testing.Adversary.{name}": schedule for name in ("schedule", "optimal")},
     **{f"testing.Adversary.{name}": lambda: 1 for name in ("evaluations", "open")},
+    "testing.adversary.scheduler": lambda: "heft",
     "testing.Family.kind": lambda: "related",
     "testing.Family.graph": lambda: "free",
     "testing.corpus.Case.optimum": lambda: 1.0,
