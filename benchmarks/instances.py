@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import functools
-import json
 from pathlib import Path
 from typing import Any
 
@@ -24,80 +23,9 @@ def rows(folder: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def flexible_job_shop(path: Path) -> hs.Problem:
-    """Read a flexible job shop: chains or DAGs of operations, eligible machines, no communication."""
-    data = json.loads(path.read_text())
-    rows = data["operations"]
-    n = max(row["operation"] for row in rows) + 1
-    n_machines = max(row["machine"] for row in rows) + 1
-    durations = np.full((n, n_machines), np.nan)
-    for row in rows:
-        durations[row["operation"], row["machine"]] = row["duration"]
-    arcs = [(f"o{row['before']}", f"o{row['after']}") for row in data["precedences"]]
-    cluster = hs.Cluster([f"m{k}" for k in range(n_machines)], bandwidth=np.inf)
-    return hs.Problem(hs.TaskGraph([f"o{i}" for i in range(n)], arcs), cluster, durations=durations)
-
-
-def standard_task_graph(path: Path, processors: int) -> hs.Problem:
-    """Read a graph of the Standard Task Graph set for identical processors, no communication."""
-    numbers = [[int(word) for word in line.split()] for line in path.read_text().splitlines() if line.strip() and line[0] != "#"]
-    rows = numbers[1:]
-    arcs = [(f"t{parent}", f"t{row[0]}") for row in rows for parent in row[3 : 3 + row[2]]]
-    durations = np.repeat(np.array([[row[1]] for row in rows], float), processors, axis=1)
-    cluster = hs.Cluster([f"p{k}" for k in range(processors)], bandwidth=np.inf)
-    return hs.Problem(hs.TaskGraph([f"t{row[0]}" for row in rows], arcs), cluster, durations=durations)
-
-
-def moirai(path: Path, communication: str = "delay") -> hs.Problem:
-    """Read one of Moirai's profiled graphs: unrelated devices, a transfer time per edge and device pair."""
-    data = json.loads(path.read_text())
-    size = len(data["devices"])
-    graph = hs.TaskGraph(
-        [f"t{task['id']}" for task in data["tasks"]],
-        [(f"t{edge['src']}", f"t{edge['dst']}", 0.0) for edge in data["edges"]],
-        weight_bytes=[task["memory"] for task in data["tasks"]],
-    )
-    index = {tuple(edge): e for e, edge in enumerate(graph.edges.tolist())}
-    transfers = np.zeros((graph.n_edges, size, size))
-    for edge in data["edges"]:
-        e = index[graph.index[f"t{edge['src']}"], graph.index[f"t{edge['dst']}"]]
-        transfers[e] += edge.get("comm_time", np.zeros((size, size)))
-    devices = [hs.Device(f"d{device['id']}", memory_bytes=device["memory"]) for device in data["devices"]]
-    return hs.Problem(
-        graph,
-        hs.Cluster(devices, bandwidth=np.inf),
-        durations=[task["time"] for task in data["tasks"]],
-        transfers=transfers,
-        communication=communication,
-    )
-
-
-def dnn_partitioning(path: Path) -> hs.Problem:
-    """Read a profiled network of msr-fiddle/dnn-partitioning: accelerators, and a host that their transfers pass through.
-
-    Nodes of one colour share a device. Memory is limited on accelerators only. An edge's cost is the
-    time between an accelerator and the host's memory, so it counts twice between two accelerators; the
-    objective ``"max-load"`` is that of the authors.
-    """
-    data = json.loads(path.read_text())
-    nodes, accelerators, hosts = data["nodes"], data["maxFPGAs"], data["maxCPUs"]
-    graph = hs.TaskGraph(
-        [f"n{node['id']}" for node in nodes],
-        [(f"n{edge['sourceId']}", f"n{edge['destId']}", 0.0) for edge in data["edges"]],
-        weight_bytes=[node["size"] for node in nodes],
-        colocation=[None if node.get("colorClass") is None else f"colour {node['colorClass']}" for node in nodes],
-    )
-    fast = [[node["fpgaLatency"] if node["supportedOnFpga"] else np.nan] * accelerators for node in nodes]
-    durations = [[*row, *[node["cpuLatency"]] * hosts] for row, node in zip(fast, nodes, strict=True)]
-    far = np.repeat([1.0, 0.0], [accelerators, hosts])
-    hops = (far[:, None] + far) * (1.0 - np.eye(len(far)))
-    index = {tuple(edge): e for e, edge in enumerate(graph.edges.tolist())}
-    transfers = np.zeros((graph.n_edges, len(far), len(far)))
-    for edge in data["edges"]:
-        transfers[index[graph.index[f"n{edge['sourceId']}"], graph.index[f"n{edge['destId']}"]]] += edge["cost"] * hops
-    devices = [hs.Device(f"accelerator{k}", kind="accelerator", memory_bytes=data["maxSizePerFPGA"]) for k in range(accelerators)]
-    devices += [hs.Device(f"host{k}", kind="cpu") for k in range(hosts)]
-    return hs.Problem(graph, hs.Cluster(devices, bandwidth=np.inf), durations=durations, transfers=transfers)
+def read(path: Path, **options: Any) -> hs.Problem:
+    """Read a problem in another format, with the options of its reader."""
+    return hs.frontends.read(path, **options).problem
 
 
 def topcuoglu() -> hs.Problem:

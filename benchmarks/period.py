@@ -106,7 +106,7 @@ def main(words: Sequence[str] | None = None) -> None:
     arguments = options(words)
     races: dict[str, dict[str, Any]] = {}
     for name in list(KNOWN)[: 2 if arguments.quick else None]:
-        problem = instances.dnn_partitioning(arguments.data / f"{name}.json")
+        problem = instances.read(arguments.data / f"{name}.json")
         for objective in OBJECTIVES:  # compile and import what is to be
             hs.solve(problem, METHODS[:2], objective=objective, evaluations=10, time_limit=10)
         races[name] = {objective: run(problem, objective, arguments.time_limit) for objective in OBJECTIVES}

@@ -61,21 +61,25 @@ def known(data: Path) -> dict[tuple[str, str], Known]:
     """Return every instance by set and name."""
     records = [Known("papers", "topcuoglu", 73, 73, instances.topcuoglu), Known("papers", "arabnejad", 113, 113, instances.arabnejad)]
     example = data / "moirai" / "example-1.json"
-    records += [Known("moirai", f"example-1, {record}", 30, 30, partial(instances.moirai, example, record)) for record in COMMUNICATIONS]
+    records += [Known("moirai", f"example-1, {record}", 30, 30, partial(_contended, example, record)) for record in COMMUNICATIONS]
     records.append(Known("moirai", "example-1, delay, without memory", 28, 28, partial(_roomy, example)))
     for row in instances.rows(data / "fjsp"):
         name = row["instance"]
-        build = partial(instances.flexible_job_shop, data / "fjsp" / f"{name}.json")
+        build = partial(instances.read, data / "fjsp" / f"{name}.json")
         records.append(Known(name.rstrip("0123456789"), name, float(row["lower"]), float(row["upper"]), build))
     for row in instances.rows(data / "stg"):
         optimum, processors = float(row["optimum"]), int(row["processors"])
-        build = partial(instances.standard_task_graph, data / "stg" / row["file"], processors)
+        build = partial(instances.read, data / "stg" / row["file"], processors=processors)
         records.append(Known("stg", f"{row['file']} on {processors}", optimum, optimum, build))
     return {(record.group, record.name): record for record in records}
 
 
+def _contended(path: Path, communication: str) -> hs.Problem:
+    return instances.read(path).replace(communication=communication)
+
+
 def _roomy(path: Path) -> hs.Problem:
-    problem = instances.moirai(path)
+    problem = instances.read(path)
     return problem.replace(cluster=problem.cluster.replace(devices=problem.cluster.names))
 
 

@@ -64,7 +64,7 @@ def gap(makespan: float, bound: float) -> str:
 
 def run(path: Path, limit: float) -> Race:
     """Run all methods on a graph."""
-    problem = instances.moirai(path)
+    problem = instances.read(path)
     race = Race(f"{problem.n_tasks} tasks, {problem.graph.n_edges} edges, {problem.n_devices} devices")
     for communication in COMMUNICATIONS:
         variant = problem.replace(communication=communication)

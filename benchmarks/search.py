@@ -73,12 +73,12 @@ def known(data: Path) -> dict[str, Known]:
         name = row["instance"]
         if name.startswith("mk"):
             what = proved if row["lower"] == row["upper"] else "best published"
-            build = partial(instances.flexible_job_shop, data / "fjsp" / f"{name}.json")
+            build = partial(instances.read, data / "fjsp" / f"{name}.json")
             records.append(Known(name, float(row["upper"]), what, build, drawn=name == "mk10"))
     for row in instances.rows(data / "stg"):
         if row["file"] in ("100-rand0088.stg", "50-rand0111.stg", "50-rand0114.stg"):  # those CP-SAT misses in 10 s
             processors = int(row["processors"])
-            build = partial(instances.standard_task_graph, data / "stg" / row["file"], processors)
+            build = partial(instances.read, data / "stg" / row["file"], processors=processors)
             records.append(Known(f"{row['file']} on {processors}", float(row["optimum"]), proved, build))
     return {record.name: record for record in records}
 

@@ -119,6 +119,8 @@ def _same(a: object, b: object) -> bool:
         if a.shape != b.shape:
             return False
         return bool(np.array_equal(a, b, equal_nan=a.dtype.kind == "f" and b.dtype.kind == "f"))
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        return False  # the other is None: an array that is not known
     if isinstance(a, float) and isinstance(b, float) and np.isnan(a):
         return bool(np.isnan(b))
     return bool(a == b)

@@ -70,6 +70,13 @@ def test_equality_compares_every_field_and_nan_equals_nan(one, other):
     assert one != other
 
 
+def test_an_array_differs_from_none():
+    known, unknown = Record(np.array([1.0, 2.0])), Record(None)
+    assert known != unknown
+    assert unknown != known
+    assert unknown == Record(None)
+
+
 def test_what_is_left_out_of_comparisons_is_no_part_of_the_value():
     assert Record(np.array([1.0]), "a") == Record(np.array([1.0]), "b")
 

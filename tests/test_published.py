@@ -39,7 +39,7 @@ def test_flexible_job_shops(shared_data: Path):
     assert rows
     for row in rows:
         name = row["instance"]
-        problem = instances.flexible_job_shop(folder / f"{name}.json")
+        problem = instances.read(folder / f"{name}.json")
         assert problem.n_tasks == int(row["operations"]), name
         bracket(problem, float(row["lower"]), float(row["upper"]))
 
@@ -51,7 +51,7 @@ def test_standard_task_graphs(shared_data: Path):
     assert rows
     proven = 0
     for row in rows:
-        problem = instances.standard_task_graph(folder / row["file"], int(row["processors"]))
+        problem = instances.read(folder / row["file"], processors=int(row["processors"]))
         optimum = float(row["optimum"])
         _, makespan = bracket(problem, optimum, optimum)
         proven += makespan == optimum
@@ -60,7 +60,7 @@ def test_standard_task_graphs(shared_data: Path):
 
 @pytest.mark.parametrize("communication", ["delay", pytest.param("channel", marks=pytest.mark.slow), "port"])
 def test_moirais_tight_example(shared_data: Path, communication: str):
-    problem = instances.moirai(shared_data / "moirai" / "example-1.json", communication)
+    problem = instances.read(shared_data / "moirai" / "example-1.json").replace(communication=communication)
     assert hs.bound(problem, time_limit=0.5).value <= 30
     solution = hs.solve(problem, time_limit=0.5)
     if solution.schedule is None:  # memory is exactly enough: greedy packing may fail, with a message
@@ -74,7 +74,7 @@ def test_moirais_tight_example(shared_data: Path, communication: str):
 @pytest.mark.parametrize("communication", ["delay", *(pytest.param(name, marks=pytest.mark.slow) for name in ("channel", "port"))])
 @pytest.mark.parametrize("network", ["GoogLeNet", "transformer"])
 def test_moirais_networks_are_scheduled_validly(shared_data: Path, network: str, communication: str):
-    problem = instances.moirai(shared_data / "moirai" / f"{network}.json", communication)
+    problem = instances.read(shared_data / "moirai" / f"{network}.json").replace(communication=communication)
     best_known = {"GoogLeNet": 1.314, "transformer": 20.04}[network]
     solution = hs.solve(problem, time_limit=0.5)
     assert solution.schedule is not None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import dataclasses
 import functools
 import importlib
 import inspect
@@ -20,6 +21,7 @@ from collections.abc import Callable, Collection, Iterator
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -481,6 +483,48 @@ def gguf_file() -> str:
     return "model.gguf"
 
 
+def other_format(name: str) -> str:
+    text, suffix, _ = importlib.import_module("tests.frontends.format_files").FILES[name]
+    path = Path(f"{name}{suffix}")
+    path.write_text(text)
+    return str(path)
+
+
+def split_file() -> str:
+    Path("split.json").write_text('{"fpgas": []}')
+    return "split.json"
+
+
+def related() -> hs.Problem:
+    """Return a problem that every format states: one task on one device."""
+    return hs.Problem(hs.TaskGraph(["n0"]), hs.Cluster(["host0"]), durations=[[1.0]])
+
+
+def saga_instance() -> Any:
+    task, node = SimpleNamespace(name="a", cost=1.0), SimpleNamespace(name="x", speed=1.0)
+    return SimpleNamespace(task_graph=SimpleNamespace(tasks=[task], dependencies=[]), network=SimpleNamespace(nodes=[node], edges=[]))
+
+
+def pyjobshop_data() -> Any:
+    """Return an object with the attributes of a ``ProblemData`` of one machine."""
+    machine, constraints, objective = (
+        dataclasses.make_dataclass(name, fields)(*values)
+        for name, fields, values in (
+            ("Machine", ["name"], ["x"]),
+            ("Constraints", ["end_before_start", "identical_resources"], [[], []]),
+            ("Objective", ["weight_makespan"], [1]),
+        )
+    )
+    return SimpleNamespace(resources=[machine], tasks=[], jobs=[], modes=[], constraints=constraints, objective=objective)
+
+
+def with_durations() -> Any:
+    made = graph().to_networkx()
+    for values in made.nodes.values():
+        values["durations"] = {"x": 1.0}
+    return made
+
+
 def serving() -> Any:
     return hs.chain.ServingProblem(2, ["a"], [2], [[1.0, 1.0]])
 
@@ -568,6 +612,26 @@ BY_DOOR: dict[str, Callable[[], Any]] = {
     "ChainProblem.merged.starts": lambda: [0, 1],
     "ModelCard.scaled.factor": lambda: 0.5,
     "frontends.cards.read.path": card_file,
+    **{
+        f"frontends.{module}.read.path": lambda name=name: other_format(name)
+        for module, name in (
+            *((name, name) for name in ("dagbench", "fjsp", "moirai", "stg", "wfformat")),
+            ("auckland", "gxl"),
+            ("dnn_partitioning", "dnn-partitioning"),
+        )
+    },
+    **{f"frontends.{name}.problem": related for name in ("dagbench.write", "dnn_partitioning.read_split", "dnn_partitioning.write_split")},
+    **{f"frontends.{name}.write.rename": lambda: True for name in ("auckland", "fjsp", "stg")},
+    **{f"frontends.{name}.write.problem": related for name in ("auckland", "fjsp", "stg")},
+    "frontends.auckland.write.schedule": lambda: hs.solve(related(), "heft").schedule,
+    "frontends.dnn_partitioning.write_split.assignment": lambda: {"n0": "host0"},
+    "frontends.dnn_partitioning.read_split.path": split_file,
+    "frontends.networkx.read.graph": with_durations,
+    "frontends.pyjobshop.read.data": pyjobshop_data,
+    "frontends.saga.read.instance": saga_instance,
+    "frontends.read.source": lambda: other_format("fjsp"),
+    "frontends.stg.read.processors": lambda: 2,
+    "frontends.wfformat.read.bandwidth": lambda: 1.0,
     **{f"planning.tools.Tool.{name}.placement": lambda: model_plan().placement for name in ("emit", "refusal")},
     **{f"planning.tools.Tool.{name}.devices": lambda: [0, 1] for name in ("default", "emit", "read", "refusal", "restricted")},
     "planning.tools.Tool.default.problem": lambda: model_plan().problem,
@@ -911,6 +975,9 @@ BY_DOOR: dict[str, Callable[[], Any]] = {
 }
 KEYWORDS: dict[str, dict[str, Callable[[], Any]]] = {
     "testing.adversary": {"evaluations": lambda: 1, "family": lambda: hs.testing.Family(tasks=1, devices=1)},
+    "frontends.stg.read": {"processors": lambda: 2},
+    "frontends.wfformat.read": {"bandwidth": lambda: 1.0},
+    **{f"frontends.{name}.write": {"rename": lambda: True} for name in ("auckland", "fjsp", "stg")},
     "Problem": {"durations": BY_DOOR["Problem.durations"]},
     "Cluster.replace": {"bandwidth": lambda: 3.0},
     "Problem.replace": {"inputs": lambda: 1},
@@ -1245,6 +1312,8 @@ _ELSEWHERE = (
     "testing.profiles.",  # tools of these tests
     "testing.conformance.",
     "testing.bounds.",  # pytest calls them
+    "frontends.pyjobshop.to_pyjobshop",
+    "frontends.saga.to_saga",  # need libraries that no extra installs
     "Schedule.of_problem",  # for the simulator; users have from_columns
 )
 ABSTRACT = (

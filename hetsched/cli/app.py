@@ -23,6 +23,7 @@ from hetsched.cli.commands import (
     capture,
     coarsen,
     compare,
+    convert,
     demo,
     generate,
     machine,
@@ -51,6 +52,7 @@ ORDER = (
     "demo",
     "generate",
     "capture",
+    "convert",
     "solve",
     "bound",
     "verify",
@@ -180,6 +182,7 @@ def hetsched(
 app.add_typer(generate.generate, name="generate")
 app.command("demo", cls=Command)(demo.demo)
 app.command("capture", cls=Command)(capture.capture)
+app.command("convert", cls=Command)(convert.convert)
 app.command("solve", cls=Command)(solve.solve)
 app.command("bound", cls=Command)(bound.bound)
 app.command("verify", cls=Command)(verify.verify)

@@ -96,6 +96,20 @@ def kinds(incomplete: str) -> list[str]:
     return _beginning(incomplete, (name.removeprefix("hetsched-") for name in KINDS))
 
 
+def formats(incomplete: str) -> list[str]:
+    """Return the formats of files that are read."""
+    from hetsched.frontends import formats
+
+    return _beginning(incomplete, formats.names())
+
+
+def written_formats(incomplete: str) -> list[str]:
+    """Return the formats that are written."""
+    from hetsched.frontends import formats
+
+    return _beginning(incomplete, formats.names(writes=True))
+
+
 def colours(incomplete: str) -> list[str]:
     """Return the ways to colour tasks."""
     from hetsched.report.groups import WAYS

@@ -31,7 +31,7 @@ def networks(shared_data: Path) -> Path:
 def test_a_network_is_read_as_its_authors_define_it(networks: Path) -> None:
     path = networks / "layer" / "gnmt_training.json"
     data = json.loads(path.read_text())
-    problem = instances.dnn_partitioning(path)
+    problem = instances.read(path)
     assert problem.n_tasks == len(data["nodes"])
     assert problem.graph.n_edges == len(data["edges"])
     assert problem.n_units == len({node["colorClass"] for node in data["nodes"]})
@@ -45,7 +45,7 @@ def test_a_network_is_read_as_its_authors_define_it(networks: Path) -> None:
 
 @pytest.mark.parametrize("name", CONTIGUOUS)
 def test_the_best_intervals_are_found(networks: Path, name: str) -> None:
-    problem = instances.dnn_partitioning(networks / f"{name}.json")
+    problem = instances.read(networks / f"{name}.json")
     solution = hs.solve(problem, "contiguous", objective="max-load")
     assert solution.value == pytest.approx(CONTIGUOUS[name], abs=period.SLACK)
     assert max_load(problem, solution.schedule) == solution.value
@@ -54,7 +54,7 @@ def test_the_best_intervals_are_found(networks: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", period.KNOWN)
 def test_the_published_values_are_reached(networks: Path, name: str) -> None:
-    problem = instances.dnn_partitioning(networks / f"{name}.json")
+    problem = instances.read(networks / f"{name}.json")
     solution = hs.solve(problem, "load-search", objective="max-load", evaluations=400_000)
     assert solution.value <= period.KNOWN[name] + period.SLACK
     assert solution.bound <= solution.value

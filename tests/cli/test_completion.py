@@ -51,6 +51,8 @@ def offered(line: str, shell: str = "bash") -> list[str]:
             "hetsched schema ",
             ["graph", "cluster", "problem", "schedule", "solution", "stages", "timeline", "profile", "model", "machine", "plan", "rates"],
         ),
+        ("hetsched convert a.stg --format d", ["dot", "dagbench", "dnn-partitioning"]),
+        ("hetsched convert a.stg --to ", ["stg", "fjsp", "gxl", "dagbench", "hetsched"]),
         ("hetsched machine --link pcie5", ["pcie5-x8", "pcie5-x16"]),
         ("hetsched solve p.json --method hef", ["heft"]),
         ("hetsched solve p.json --method heft,pef", ["heft,peft"]),

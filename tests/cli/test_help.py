@@ -85,6 +85,8 @@ def test_the_examples_work_in_the_order_of_the_help(run: Any, folder: Path) -> N
         if words == ("plan",):
             write("model.gguf", "llama", dense(1), {**FIELDS, "block_count": 1})
             box((1e9, 1e9, 1e9)).write("box.json")
+        if words == ("convert",):
+            Path("graph.stg").write_text("1\n0 3 0\n")
         for example in examples(words):
             done = run(*shlex.split(example)[1:])
             assert done.exit_code == 0, f"{example}\n{done.stderr}"

@@ -222,7 +222,7 @@ def test_presolve_of_cp_sat_cuts_no_optimum_off() -> None:
 
 @pytest.mark.parametrize("communication", ["delay", *CONTENDED])
 def test_moirai_example(shared_data: Path, communication: str) -> None:
-    problem = instances.moirai(shared_data / "moirai" / "example-1.json", communication)
+    problem = instances.read(shared_data / "moirai" / "example-1.json").replace(communication=communication)
     assert CongestionAware(problem).solve("cpsat", time_limit=60).makespan == 30
     unlimited = hs.Cluster([hs.Device(name) for name in problem.cluster.names], bandwidth=np.inf)
     free = CongestionAware(problem.replace(cluster=unlimited)).solve("cpsat", time_limit=60)

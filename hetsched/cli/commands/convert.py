@@ -1,0 +1,118 @@
+"""`convert`: problems from files of other formats, and to them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hetsched.cli import completion
+from hetsched.cli.files import Outputs, check_writable, find_cluster, listed
+from hetsched.cli.options import JSON
+from hetsched.cli.terminal import Working, say_json, say_rows
+
+if TYPE_CHECKING:
+    from hetsched.frontends.exchange import Imported
+
+_FILE = "What files do not state"
+Bandwidth = Annotated[
+    float | None,
+    typer.Option(help="Bytes per second between two machines of a workflow; inf: no time.", metavar="NUMBER", rich_help_panel=_FILE),
+]
+Processors = Annotated[
+    int | None, typer.Option(help="Number of identical processors, of .stg and .dot.", metavar="NUMBER", rich_help_panel=_FILE)
+]
+ClusterOf = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        help="Devices of a workflow in place of its machines: a named cluster, or a cluster document.",
+        metavar="NAME|FILE",
+        autocompletion=completion.clusters,
+        rich_help_panel=_FILE,
+    ),
+]
+
+
+def convert(
+    source: Annotated[Path, typer.Argument(help="A file of any format that is read.", metavar="FILE")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Write the problem here.", metavar="FILE")],
+    schedule: Annotated[Path | None, typer.Option(help="Write the schedule that the file has here.", metavar="FILE")] = None,
+    format: Annotated[  # noqa: A002
+        str | None,
+        typer.Option(
+            help="Format of the file: stg, fjsp, fjs, gxl, dot, dagbench, wfformat, dnn-partitioning, moirai or hetsched. Default: by its "
+            "name and contents.",
+            metavar="NAME",
+            autocompletion=completion.formats,
+        ),
+    ] = None,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            help="Format of the output: stg, fjsp, gxl, dagbench or hetsched. Default: by its name; .json is a document of hetsched.",
+            metavar="NAME",
+            autocompletion=completion.written_formats,
+        ),
+    ] = None,
+    processors: Processors = None,
+    bandwidth: Bandwidth = None,
+    cluster: ClusterOf = None,
+    rename: Annotated[bool, typer.Option("--rename", help="Name tasks and devices as the format of the output does.")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Write nothing and exit with 1 if anything in the file would be lost.")] = False,
+    json: JSON = False,
+) -> None:
+    """Convert a problem from another format, or to one.
+
+    Prints what the file says and the problem does not, a line for each. A number without a unit is read as seconds. What a format cannot
+    state is refused: nothing is written that would be read back as another problem.
+
+    Example: [bold]hetsched convert graph.stg --processors 8 -o converted.json[/bold]
+
+    Example: [bold]hetsched convert converted.json --to fjsp --rename -o shop.json[/bold]
+    """
+    from hetsched import frontends
+
+    check_writable(output, schedule, sources=[source])
+    given = {"processors": processors, "bandwidth": bandwidth, "cluster": None if cluster is None else find_cluster(cluster)}
+    with Working(f"reading {source}"):
+        imported = frontends.read(source, format, **{name: value for name, value in given.items() if value is not None})
+    outputs = Outputs()
+    refused = strict and bool(imported.lost)
+    if not refused:
+        options = {"rename": True} if rename else {}
+        outputs.write(output, lambda path: frontends.write(imported.problem, path, to, **options))
+        outputs.write(schedule, None if imported.schedule is None else imported.schedule.write)
+    if json:
+        say_json(_facts(imported, outputs.written))
+    else:
+        say_rows([*_rows(imported), *(("wrote", name) for name in outputs.written)])
+    outputs.finish()
+    raise typer.Exit(1 if refused else 0)
+
+
+def _rows(imported: Imported) -> list[tuple[str, str]]:
+    from hetsched.problem.graph import plural
+
+    problem, reference = imported.problem, imported.reference
+    graph = f"{plural(problem.n_tasks, 'task')}, {plural(problem.graph.n_edges, 'edge')}"
+    rows = [("problem", f"{graph} on {listed(problem.cluster.names)}")]
+    if reference is not None:
+        rows.append(("second", reference.unit))
+        bounds = (("at least", reference.lower), ("at most", reference.upper))
+        rows += [("makespan", f"{word} {value:g} ({reference.source})") for word, value in bounds if value is not None]
+    return [*rows, *(("lost", line) for line in imported.lost)]
+
+
+def _facts(imported: Imported, written: list[str]) -> dict[str, Any]:
+    problem, reference = imported.problem, imported.reference
+    return {
+        "tasks": problem.n_tasks,
+        "edges": problem.graph.n_edges,
+        "devices": list(problem.cluster.names),
+        "reference": None if reference is None else reference._asdict(),
+        "schedule": imported.schedule is not None,
+        "lost": list(imported.lost),
+        "written": written,
+    }

@@ -1,0 +1,61 @@
+"""`hetsched convert`: what it prints, what it writes, and its exit codes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import hetsched as hs
+from tests.frontends.format_files import FJSP, GXL, STG, WFFORMAT
+
+
+def test_a_file_becomes_a_problem_and_what_is_lost_is_printed(run, folder):
+    Path("x.stg").write_text(STG)
+    done = run("convert", "x.stg", "--processors", 2, "-o", "problem.json")
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [
+        "problem   4 tasks, 4 edges on p0, p1",
+        "second    the file's unit of time, read as one second",
+        "lost      comments: A comment; and more",
+        "wrote     problem.json",
+    ]
+    assert hs.read("problem.json") == hs.frontends.read("x.stg", processors=2).problem
+
+
+def test_strict_writes_nothing_where_something_is_lost(run, folder):
+    Path("x.json").write_text(FJSP)
+    done = run("convert", "x.json", "-o", "problem.json", "--strict", "--json")
+    assert done.exit_code == 1
+    assert json.loads(done.stdout)["written"] == []
+    assert not Path("problem.json").exists()
+    Path("y.stg").write_text("1\n0 3 0\n")
+    assert run("convert", "y.stg", "--processors", 2, "-o", "problem.json", "--strict").exit_code == 0
+
+
+def test_the_schedule_and_the_reference_of_a_file(run, folder):
+    Path("x.gxl").write_text(GXL)
+    done = run("convert", "x.gxl", "-o", "problem.json", "--schedule", "schedule.json")
+    assert done.exit_code == 0
+    assert "makespan  at most 6 (x.gxl)" in done.stdout
+    assert run("verify", "problem.json", "schedule.json").exit_code == 0
+
+
+def test_a_document_is_written_in_another_format(run, problem):
+    done = run("convert", "problem.json", "--to", "stg", "-o", "x.stg")
+    assert done.exit_code == 2
+    assert done.stderr.startswith(
+        "error: an STG file cannot state this problem: the name of a task is 'load' and would be read back as 't0'"
+    )
+    assert not Path("x.stg").exists()
+    one = hs.Problem(hs.TaskGraph(["a"]), hs.Cluster(["x"]), durations=[[2.0]])
+    one.write("one.json")
+    assert run("convert", "one.json", "--rename", "-o", "one.stg").exit_code == 0
+    assert Path("one.stg").read_text() == "1\n0 2 0\n"
+
+
+def test_a_missing_option_is_named(run, folder):
+    Path("x.json").write_text(WFFORMAT)
+    done = run("convert", "x.json", "-o", "problem.json")
+    assert (done.exit_code, done.stderr.split(";")[0]) == (2, "error: x.json states no bandwidth")
+    assert run("convert", "x.json", "--bandwidth", "inf", "-o", "problem.json").exit_code == 0
+    assert run("convert", "x.json", "--cluster", "diviml", "-o", "problem.json").exit_code == 0
