@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import functools
 import math
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,14 +21,16 @@ import cases
 import figures
 import instances
 import numpy as np
-from cases import Case, Results
 
 import hetsched as hs
+from hetsched.experiments import Results
+from hetsched.experiments.results import Case
+from hetsched.experiments.runner import timed
 from hetsched.modeling.backends import backend
 from hetsched.modeling.settings import SolveSettings
 from hetsched.models import BatchedMakespan
 from hetsched.models.formulation import quick
-from hetsched.papers.cpu_limit import CpuLimit
+from hetsched.search import Budget
 
 REGION = "exact"
 KINDS, SIZES, SEEDS, LIMIT = ("er", "ws", "ba"), (10, 32), tuple(range(10)), 60.0
@@ -44,7 +47,7 @@ def solve(case: Case) -> Row:
     """Measure one case, from the problem to the end of the solver, in one thread."""
     problem = instances.module(case["kind"], case["n"], case["seed"], unrelated=case["seed"] % 2 == 1)
     prepare(case["solver"])
-    solution, spent = cases.timed(lambda: formulated(problem, case["solver"], case["variant"], case["limit"]))
+    solution, spent = timed(lambda: formulated(problem, case["solver"], case["variant"], case["limit"]))
     if solution.schedule is not None:
         broken = hs.verify(problem, solution.schedule)
         assert not broken, broken[0].message
@@ -65,7 +68,7 @@ def formulated(problem: hs.Problem, solver: str, variant: str, limit: float) -> 
     # The windows under the list schedule's length stay, but the solver does not receive the schedule.
     upper = quick(problem).makespan if variant == "without start" else None
     formulation = BatchedMakespan(problem, faithful=variant == "literal", upper=upper)
-    monitor = CpuLimit(problem, limit)
+    monitor = hs.Monitor(problem, Budget(limit), clock=time.process_time)
     # A backend, not its name: the solver works in this process, whose CPU time is measured.
     formulation.run(monitor, backend(solver), SolveSettings(monitor.deadline, threads=1, cuts=variant != "without cuts"))
     return monitor.solution(solver)
@@ -75,7 +78,7 @@ def formulated(problem: hs.Problem, solver: str, variant: str, limit: float) -> 
 def prepare(solver: str) -> None:
     """Import modules and compile kernels before the first measurement."""
     for variant in VARIANTS:
-        formulated(instances.module("er", 4, 0), solver, variant, 10.0)
+        formulated(instances.module("er", 4, 0), solver, variant, 600.0)
 
 
 def check(results: Results, case: Case) -> None:
@@ -253,9 +256,9 @@ def options(words: Sequence[str] | None) -> argparse.Namespace:
 def main(words: Sequence[str] | None = None) -> None:
     """Measure the requested cases and publish all results."""
     arguments = options(words)
-    results = Results(arguments.results, fresh=arguments.fresh)
+    results = Results(arguments.results)
     requested = wanted(arguments)
-    cases.measure(requested, solve, results, jobs=arguments.jobs, done=lambda case: check(results, case))
+    cases.measure(requested, solve, results, jobs=arguments.jobs, fresh=arguments.fresh, done=lambda case: check(results, case))
     for case in requested:
         check(results, case)
     limit = arguments.time_limit
@@ -266,4 +269,6 @@ def main(words: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    import exact  # whose functions other processes can import
+
+    exact.main()

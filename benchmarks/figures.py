@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from hetsched.papers.rendering import number as number
-from hetsched.papers.rendering import percent as percent
+from hetsched.experiments.rendering import number as number
+from hetsched.experiments.rendering import percent as percent
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")

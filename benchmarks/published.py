@@ -20,9 +20,11 @@ import cases
 import figures
 import instances
 import numpy as np
-from cases import Case, Results
 
 import hetsched as hs
+from hetsched.experiments import Results
+from hetsched.experiments.results import Case
+from hetsched.experiments.runner import timed
 
 REGION = "published"
 SETS = {
@@ -88,7 +90,7 @@ def solve(data: Path, case: Case) -> Row:
     instance = known(data)[case["set"], case["name"]]
     problem = instance.build()
     prepare()
-    solution, spent = cases.timed(lambda: hs.solve(problem, "cpsat", time_limit=case["limit"]))
+    solution, spent = timed(lambda: hs.solve(problem, "cpsat", time_limit=case["limit"]))
     if solution.schedule is not None:
         broken = hs.verify(problem, solution.schedule)
         assert not broken, broken[0].message
@@ -232,8 +234,8 @@ def main(words: Sequence[str] | None = None) -> None:
     for group in arguments.sets:
         names = [name for other, name in every if other == group][: 2 if arguments.quick else None]
         requested += [{"set": group, "name": name, "limit": arguments.limits[group]} for name in names]
-    results = Results(arguments.results, fresh=arguments.fresh)
-    cases.measure(requested, partial(solve, arguments.data), results, jobs=arguments.jobs)
+    results = Results(arguments.results)
+    cases.measure(requested, partial(solve, arguments.data), results, jobs=arguments.jobs, fresh=arguments.fresh)
     report = Report(results, every, arguments.limits)
     figures.publish(arguments, REGION, report.text(), report.rows)
     if report.contradictions:
@@ -241,4 +243,6 @@ def main(words: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    import published  # whose functions other processes can import
+
+    published.main()

@@ -26,9 +26,11 @@ import cases
 import figures
 import instances
 import numpy as np
-from cases import Case, Results
 
 import hetsched as hs
+from hetsched.experiments import Results
+from hetsched.experiments.results import Case
+from hetsched.processes import in_process
 
 REGION = "punctual"
 SIZES = (10, 300, 3000, 20_000)
@@ -93,6 +95,7 @@ def warm(method: str, feature: str) -> None:
 
 def measure(case: Case) -> dict[str, Any]:
     """Measure one solve; a refusal has no figure."""
+    in_process.set(False)  # solvers work in processes of their own, as they do for users
     if case["feature"] == COLD:
         with tempfile.TemporaryDirectory() as folder:
             words, environment = [sys.executable, __file__, "--cold", json.dumps(case)], {**os.environ, "NUMBA_CACHE_DIR": folder}
@@ -238,9 +241,9 @@ def options(words: Sequence[str] | None) -> argparse.Namespace:
 def main(words: Sequence[str] | None = None) -> None:
     """Measure the requested cases and publish all results."""
     arguments = options(words)
-    results = Results(arguments.results, fresh=arguments.fresh)
+    results = Results(arguments.results)
     requested = wanted(arguments)
-    cases.measure(requested, measure, results, jobs=arguments.jobs)
+    cases.measure(requested, measure, results, jobs=arguments.jobs, fresh=arguments.fresh)
     figures.publish(arguments, REGION, text(results, arguments), results.rows(lambda case: case in requested))
 
 
@@ -250,4 +253,6 @@ if __name__ == "__main__":
     elif "--cold" in sys.argv[1:2]:
         print(json.dumps(lateness(json.loads(sys.argv[2]))))
     else:
-        main()
+        import punctual  # whose functions other processes can import
+
+        punctual.main()

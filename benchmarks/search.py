@@ -23,10 +23,11 @@ import cases
 import figures
 import instances
 import numpy as np
-from cases import Case, Results
 
 import hetsched as hs
-from hetsched.papers.measuring import improvements
+from hetsched.experiments import Results
+from hetsched.experiments.results import Case
+from hetsched.experiments.runner import improvements, timed
 
 REGION = "search"
 METHODS = ("annealing", "tabu", "evolution", "sa", "ea", "random-heft", "auto")
@@ -92,7 +93,7 @@ def solve(data: Path, case: Case) -> Row:
     instance = known(data)[case["instance"]]
     problem = instance.build()
     prepare(case["method"], problem.communication)
-    solution, spent = cases.timed(lambda: hs.solve(problem, case["method"], time_limit=case["limit"], seed=case["seed"]))
+    solution, spent = timed(lambda: hs.solve(problem, case["method"], time_limit=case["limit"], seed=case["seed"]))
     assert solution.schedule is not None, f"no schedule: {solution.messages}"
     broken = hs.verify(problem, solution.schedule)
     assert not broken, broken[0].message
@@ -105,6 +106,11 @@ def solve(data: Path, case: Case) -> Row:
         **spent,
         "says": f"{solution.makespan:.6g}, {excess} above",
     }
+
+
+def limit(case: Case) -> float:
+    """Return the limit of a case in seconds."""
+    return float(case["limit"])
 
 
 @functools.cache
@@ -249,8 +255,8 @@ def main(words: Sequence[str] | None = None) -> None:
         for name in arguments.instances or every
         for method in arguments.methods
     ]
-    results = Results(arguments.results, fresh=arguments.fresh)
-    cases.measure(requested, partial(solve, arguments.data), results, jobs=arguments.jobs)
+    results = Results(arguments.results)
+    cases.measure(requested, partial(solve, arguments.data), results, jobs=arguments.jobs, fresh=arguments.fresh, limit=limit)
     speed = rates(arguments.data, ("rwnn10x32", "mk10", "GoogLeNet, port"), 10_000 if arguments.quick else 400_000)
     report = Report(results, every, arguments.time_limit, speed)
     if arguments.docs is not None:
@@ -259,4 +265,6 @@ def main(words: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    import search  # whose functions other processes can import
+
+    search.main()

@@ -88,6 +88,7 @@ def _listed() -> Iterator[tuple[str, Any, frozenset[str]]]:
         "frontends.torch",
         "coarsening",
         "documents",
+        "experiments",
         "runtime",
         "testing",
     ):

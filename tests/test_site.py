@@ -21,7 +21,16 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 ROOT = Path(__file__).resolve().parents[1]
-PARTS = ("costs", "documents", "frontends", "report", "runtime", "testing", "workloads")  # whose public names have entries of their own
+PARTS = (
+    "costs",
+    "documents",
+    "experiments",
+    "frontends",
+    "report",
+    "runtime",
+    "testing",
+    "workloads",
+)  # whose public names have entries of their own
 LOADED = {"script": "src", "img": "src", "iframe": "src", "source": "src", "link": "href"}
 WIDTHS = {"a phone": 390, "a small window": 1280}
 

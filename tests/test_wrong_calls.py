@@ -537,7 +537,51 @@ def serving_model() -> Any:
     return importlib.import_module("hetsched.models.serving").ServingModel(serving(), 0.0, 2.0)
 
 
+def instance() -> Any:
+    return hs.experiments.Instance("mine", problem())
+
+
+@functools.cache
+def records() -> Any:
+    made = hs.experiments.Results()
+    key = hs.experiments.SolveCase(instance(), hs.experiments.Configuration("heft")).key
+    made.add(key, {"status": "feasible", "makespan": 4.0, "bound": 1.0, "history": [[0.1, 4.0]], "wall_s": 1.0, "cpu_s": 1.0})
+    return made
+
+
+def comparison() -> Any:
+    return hs.experiments.Comparison(records())
+
+
 BY_DOOR: dict[str, Callable[[], Any]] = {
+    "experiments.Comparison.results": records,
+    "experiments.Comparison.cases.instance": lambda: comparison().instances[0],
+    "experiments.Comparison.table.name": lambda: "summary",
+    "experiments.Configuration.parse.text": lambda: "heft,peft",
+    **{f"experiments.Progress.{name}": lambda: 1 for name in ("done", "total")},
+    **{f"experiments.{name}.case": lambda: {"x": 1} for name in ("Progress", "Results.add")},
+    "experiments.Progress.says": lambda: "measured",
+    "experiments.SolveCase.instance": instance,
+    "experiments.SolveCase.configuration": lambda: hs.experiments.Configuration("heft"),
+    "experiments.Table.head": lambda: ["a", "b"],
+    "experiments.Table.rows": lambda: [["1", "2"]],
+    "experiments.cases.problems": lambda: [instance()],
+    "experiments.cases.methods": lambda: "heft,peft",
+    **{f"experiments.{name}.comparison": comparison for name in ("html", "write_html")},
+    "experiments.run.cases": list,
+    "experiments.statistics.Interval.mean": lambda: 1.0,
+    **{f"experiments.statistics.Interval.{name}": lambda: 1.0 for name in ("low", "high")},
+    **{f"experiments.statistics.Profile.{name}": lambda: np.ones(2) for name in ("ratios", "shares")},
+    **{f"experiments.statistics.WinTieLoss.{name}": lambda: 1 for name in ("win", "tie", "loss")},
+    "experiments.statistics.bootstrap_mean.families": lambda: ["f"] * 12,
+    **{f"experiments.statistics.{name}.best": lambda: 1.0 for name in ("gap", "primal_integral")},
+    **{f"experiments.statistics.{name}.first": lambda: np.ones(3) for name in ("log_ratios", "win_tie_loss")},
+    **{f"experiments.statistics.{name}.second": lambda: np.ones(3) for name in ("log_ratios", "win_tie_loss")},
+    "experiments.statistics.performance_profile.values": lambda: np.ones((2, 3)),
+    "experiments.statistics.primal_integral.history": lambda: [[1.0, 2.0]],
+    "experiments.statistics.primal_integral.limit": lambda: 1.0,
+    "experiments.statistics.shifted_geometric_mean.shift": lambda: 1.0,
+    "experiments.statistics.signed_rank.differences": lambda: np.arange(6.0),
     **{f"chain.ServingProblem.{name}": lambda name=name: getattr(serving(), name) for name in ("types", "counts", "throughput")},
     "chain.ServingProblem.n_items": lambda: 2,
     "chain.ServingPlacement.first": lambda: [0, 1],
@@ -979,6 +1023,7 @@ KEYWORDS: dict[str, dict[str, Callable[[], Any]]] = {
     "frontends.wfformat.read": {"bandwidth": lambda: 1.0},
     **{f"frontends.{name}.write": {"rename": lambda: True} for name in ("auckland", "fjsp", "stg")},
     "Problem": {"durations": BY_DOOR["Problem.durations"]},
+    "experiments.Results.add": {"result": lambda: {"y": 1}},
     "Cluster.replace": {"bandwidth": lambda: 3.0},
     "Problem.replace": {"inputs": lambda: 1},
     "TaskGraph.replace": {"op": lambda: "relu"},
@@ -1014,6 +1059,9 @@ PLACES: dict[str, list[Callable[[], Any]]] = {
     "runtime.Executor.measure_stream": [tensor],
 }
 SELVES: dict[str, Callable[[], Any]] = {
+    "Results": records,
+    **{f"experiments.Comparison.{name}": comparison for name in ("cases", "table")},
+    "Table": lambda: hs.experiments.Table(["a"], [["1"]]),
     "Cluster": lambda: problem().cluster,
     "Problem": problem,
     "TaskGraph": graph,

@@ -141,3 +141,11 @@ def papers(incomplete: str) -> list[str]:
     from hetsched.papers.registry import PAPERS
 
     return _beginning(incomplete, [*PAPERS, "all"])
+
+
+def tables(incomplete: str) -> list[str]:
+    """Return the tables of a comparison of methods, without those named before the last comma."""
+    from hetsched.experiments.comparison import TABLES
+
+    before, comma, last = incomplete.rpartition(",")
+    return [f"{before}{comma}{name}" for name in TABLES if name.startswith(last) and name not in before.split(",")]

@@ -32,8 +32,8 @@ def executor(names: list[str], workers: int | None, scheduler: str | None) -> It
             )
         yield None
     elif scheduler is not None:
-        with _client(scheduler) as client:
-            yield client
+        with client(scheduler) as dask:
+            yield dask
     elif workers is not None:
         import multiprocessing
         from concurrent.futures import ProcessPoolExecutor
@@ -45,14 +45,18 @@ def executor(names: list[str], workers: int | None, scheduler: str | None) -> It
 
 
 @contextlib.contextmanager
-def _client(address: str) -> Iterator[Any]:
+def client(address: str | None) -> Iterator[Any]:
+    """Yield a client of the scheduler of dask.distributed at an address, or None without one, and close it afterwards."""
+    if address is None:
+        yield None
+        return
     try:
         from distributed import Client
     except ImportError:
         raise MissingDependency("distributed", "distributed") from None
     try:
-        client = Client(address, timeout=SECONDS)
+        made = Client(address, timeout=SECONDS)
     except (OSError, ValueError) as error:
         raise typer.BadParameter(f"no scheduler answers at {address!r}: {error}", param_hint="--scheduler") from None
-    with client:
-        yield client
+    with made:
+        yield made

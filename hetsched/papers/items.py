@@ -8,6 +8,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from hetsched.experiments.rendering import Table as Table
+
 Case = dict[str, Any]
 """The identity of a measurement, JSON values only: an instance, a method, limits. Equal cases of a paper are measured once."""
 Row = dict[str, Any]
@@ -34,20 +36,6 @@ class Claim:
     def decided(cls, text: str, held: bool, reason: str) -> Claim:
         """Return a claim that measurements decide."""
         return cls(text, Verdict.HELD if held else Verdict.NOT_HELD, reason)
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table of text; the first column names the rows."""
-
-    head: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    title: str = ""
-
-    def __post_init__(self) -> None:
-        for row in self.rows:
-            if len(row) != len(self.head):
-                raise ValueError(f"a row of {len(row)} cells under a head of {len(self.head)}: {list(row)}")
 
 
 @dataclass(frozen=True)

@@ -5,21 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from hetsched.papers.items import Claim, Table
+from hetsched.experiments.rendering import Table, aligned, markdown
+from hetsched.experiments.rendering import number as number
+from hetsched.experiments.rendering import percent as percent
+from hetsched.papers.items import Claim
 
 if TYPE_CHECKING:
     from hetsched.papers.reproducing import Reproduction
-
-
-def number(value: float, digits: int = 3) -> str:
-    """Return a number to some significant digits, without an exponent, with thousands separated."""
-    exponent = int(f"{value:.{digits - 1}e}".partition("e")[2])
-    return f"{value:,.{max(0, digits - 1 - exponent)}f}".replace(",", "\N{NO-BREAK SPACE}")
-
-
-def percent(share: float) -> str:
-    """Return a share as a number of percent."""
-    return f"{100 * share:.1f} %"
 
 
 NOT_YET = "not measured yet"
@@ -40,21 +32,13 @@ def _lines(reproduction: Reproduction) -> Iterator[str]:
     for table in reproduction.report.tables if reproduction.taken else ():
         yield ""
         yield from ([table.title] if table.title else [])
-        yield from _aligned(table)
+        yield from aligned(table)
     for note in reproduction.report.notes if reproduction.taken else ():
         yield from ("", note)
     for claim in reproduction.report.claims:
         yield ""
         yield f"claim: {claim.text}"
         yield f"{claim.verdict}: {claim.reason}"
-
-
-def _aligned(table: Table) -> Iterator[str]:
-    rows = [table.head, *table.rows]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(table.head))]
-    for row in rows:
-        cells = [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
-        yield "  ".join(cells).rstrip()
 
 
 def page(reproductions: Sequence[Reproduction]) -> str:
@@ -93,12 +77,6 @@ def _section(reproduction: Reproduction) -> Iterator[str]:
     yield from report.notes
     if report.claims:
         yield "\n".join(f"- {claim.text}: **{claim.verdict}**. {claim.reason}" for claim in report.claims)
-
-
-def markdown(table: Table, others: str = "---:") -> str:
-    """Return a Markdown table, its first column left-aligned, the others by default right-aligned."""
-    rule = ["---"] + [others] * (len(table.head) - 1)
-    return "\n".join(f"| {' | '.join(line)} |" for line in (table.head, rule, *table.rows))
 
 
 def _claims(reproductions: Sequence[Reproduction]) -> str:

@@ -6,15 +6,17 @@ import importlib.util
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from hetsched.arguments import COUNT, checked
-from hetsched.errors import InvalidArgument, MissingDependency
-from hetsched.papers import measuring, rendering
+from hetsched.errors import HetschedError, InvalidArgument, MissingDependency
+from hetsched.experiments.results import Case, Results, key
+from hetsched.experiments.runner import Progress, run, title
+from hetsched.papers import rendering
 from hetsched.papers.items import Claim, Item, Paper, Report, Setting, Verdict
 from hetsched.papers.registry import find_paper
-from hetsched.papers.results import Results, key
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ def reproduce(
     fresh: bool = False,
     stored: bool = False,
     jobs: int = 1,
-    on_progress: Callable[[measuring.Progress], object] | None = None,
+    on_progress: Callable[[Progress], object] | None = None,
 ) -> list[Reproduction]:
     """Measure tables and figures of a paper, and compare them with the paper's own figures and claims.
 
@@ -94,7 +96,7 @@ def reproduce(
     data : path, optional
         Folder of data that the papers' authors have published, for the items that read some.
     fresh : bool
-        Discard the stored results of the paper and measure again.
+        Measure again what is stored; the new results replace the stored ones.
     stored : bool
         Measure nothing: report what `results` has.
     jobs : int
@@ -123,18 +125,27 @@ def reproduce(
     if stored and results is None:
         raise InvalidArgument("stored is True without results; give the folder of the results to report")
     if stored and fresh:
-        raise InvalidArgument("stored and fresh are both True; stored reports the results that fresh would discard, so choose one")
+        raise InvalidArgument("stored and fresh are both True; stored reports the results that fresh would replace, so choose one")
     setting = Setting(quick, None if data is None else Path(data))
     cases = {item.name: list(item.cases(setting)) for item in chosen}
-    store = Results(None if results is None else Path(results) / f"{paper}.jsonl", fresh=fresh)
+    store = Results(None if results is None else Path(results) / f"{paper}.jsonl")
     if not stored:
         for item in chosen:
             for module, extra in item.needs:
                 if importlib.util.find_spec(module) is None:
                     raise MissingDependency(module, extra)
         unique = {key(case): case for item in chosen for case in cases[item.name]}
-        measuring.measure(found, list(unique.values()), store, jobs=jobs, data=setting.data, on_progress=on_progress)
+        work = partial(_measured, paper, setting.data)
+        run(unique.values(), work, results=store, jobs=jobs, fresh=fresh, on_progress=on_progress)
+        for case in unique.values():
+            for failure in store.failures([case]):
+                raise HetschedError(f"{title(case)} failed: {failure['error']}; what was measured is kept, so correct it and run again")
     return [_reproduction(found, item, setting, cases[item.name], store) for item in chosen]
+
+
+def _measured(paper: str, data: Path | None, case: Case) -> dict[str, Any]:
+    """Measure a case of a paper."""
+    return find_paper(paper).measure(dict(case), data)
 
 
 def _reproduction(paper: Paper, item: Item, setting: Setting, cases: list[dict[str, Any]], store: Results) -> Reproduction:

@@ -14,128 +14,62 @@ import exact
 import instances
 import published
 import pytest
+import search
 
+from hetsched.experiments import Results
+from hetsched.experiments.results import sources
 from hetsched.modeling import Model
 
 WORK = """
-import os
-import time
-from pathlib import Path
-
-def note(case):
-    with open(case["log"], "a") as file:
-        print(case["name"], file=file)
-    return {"says": "noted"}
-
-def fail(case):
-    raise ValueError(f"no such thing as {case['name']}")
-
-def die(case):
-    os._exit(7)
-
-def meet(case):
-    folder = Path(case["folder"])
-    (folder / case["name"]).touch()
-    end = time.monotonic() + 100
-    while not (folder / case["other"]).exists():
-        assert time.monotonic() < end, "the other never came"
-        time.sleep(0.01)
-    return {"says": "met"}
+def do(case):
+    if case["name"] == "bad":
+        raise ValueError("no such thing")
+    return {"says": "done"}
 """
 
 
 @pytest.fixture
 def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """Return a module of work functions that other processes can import."""
-    (tmp_path / "work_of_cases.py").write_text(WORK)
+    (tmp_path / "work_of_benchmarks.py").write_text(WORK)
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "work_of_cases", raising=False)
-    return importlib.import_module("work_of_cases")
+    monkeypatch.delitem(sys.modules, "work_of_benchmarks", raising=False)
+    return importlib.import_module("work_of_benchmarks")
 
 
-def test_what_is_measured_is_not_measured_again(tmp_path: Path, work: ModuleType, capsys: pytest.CaptureFixture[str]):
-    log, path = tmp_path / "log", tmp_path / "deep" / "results.jsonl"
-
-    def run(names: str, *, fresh: bool = False) -> list[str]:
-        results = cases.Results(path, fresh=fresh)
-        selected = [{"name": name, "log": str(log)} for name in names]
-        cases.measure(selected, work.note, results)
-        assert all(case in results for case in selected)
-        return log.read_text().split()
-
-    assert run("ab") == ["a", "b"]
-    assert run("cab") == ["a", "b", "c"]
-    assert f"2 of 3 cases are measured already in {path}" in capsys.readouterr().out
-    assert run("a", fresh=True) == ["a", "b", "c", "a"]
-    assert len(cases.Results(path)) == 1
-
-
-def test_results_of_other_sources_are_counted(
-    tmp_path: Path, work: ModuleType, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-):
-    selected = [{"name": name, "log": str(tmp_path / "log")} for name in "ab"]
-    results = cases.Results(None)
-    cases.measure(selected, work.note, results)
-    cases.measure(selected, work.note, results)
-    assert "before it changed" not in capsys.readouterr().out
-    monkeypatch.setattr(cases, "sources", lambda: "changed")
-    cases.measure(selected, work.note, results)
-    assert "2 of them with an older version of hetsched" in capsys.readouterr().out
-
-
-def test_without_a_file_results_are_of_this_run_only(tmp_path: Path, work: ModuleType):
-    case = {"name": "a", "log": str(tmp_path / "log")}
-    results = cases.Results(None)
-    cases.measure([case], work.note, results)
-    assert results.rows(lambda _: True) == [{**case, "says": "noted"}]
-    assert "ortools" in results.taken(lambda _: True)
-    assert case not in cases.Results(None)
-
-
-def test_jobs_are_done_at_once(tmp_path: Path, work: ModuleType):
-    selected = [{"name": name, "other": other, "folder": str(tmp_path)} for name, other in ("ab", "ba")]
-    results = cases.Results(None)
-    cases.measure(selected, work.meet, results, jobs=2)
-    assert [row["says"] for row in results.rows(lambda _: True)] == ["met", "met"]
-
-
-@pytest.mark.parametrize(("what", "message"), [("fail", "a failed:.*no such thing as a"), ("die", "measured a died with exit code 7")])
-def test_a_case_that_fails_is_named_and_the_others_are_kept(tmp_path: Path, work: ModuleType, what: str, message: str):
-    log, path = tmp_path / "log", tmp_path / "results.jsonl"
-    cases.measure([{"name": "good", "log": str(log)}], work.note, cases.Results(path))
-    with pytest.raises(SystemExit, match=f"(?s){message}"):
-        cases.measure([{"name": "a"}], getattr(work, what), cases.Results(path))
-    assert len(cases.Results(path)) == 1
+def test_progress_is_printed_and_failures_are_left_out(tmp_path: Path, work: ModuleType, capsys: pytest.CaptureFixture[str]):
+    path, ended = tmp_path / "results.jsonl", list[Any]()
+    selected = [{"name": name} for name in ("a", "bad", "b")]
+    cases.measure(selected, work.do, Results(path), done=ended.append)
+    assert ended == [{"name": "a"}, {"name": "b"}]
+    shown = capsys.readouterr().out
+    assert f"0 of 3 cases are measured already in {path}" in shown
+    assert "2 of 3: bad: failed: ValueError: no such thing" in shown
+    assert "1 of 3 cases failed and are left out" in shown
+    path.write_text(path.read_text().replace(sources(), "changed"))
+    cases.measure(selected[:1], work.do, Results(path))
+    assert "1 of 1 cases are measured already" in (shown := capsys.readouterr().out)
+    assert "1 of them with an older version of hetsched" in shown
 
 
 def test_ctrl_c_keeps_what_is_finished(tmp_path: Path, work: ModuleType, capsys: pytest.CaptureFixture[str]):
-    def pressed(case: cases.Case) -> None:
+    def pressed(case: object) -> None:
         raise KeyboardInterrupt
 
     path = tmp_path / "results.jsonl"
-    selected = [{"name": name, "log": str(tmp_path / "log")} for name in "abc"]
     with pytest.raises(SystemExit) as stop:
-        cases.measure(selected, work.note, cases.Results(path), done=pressed)
+        cases.measure([{"name": name} for name in "abc"], work.do, Results(path), done=pressed)
     assert stop.value.code == 130
     assert "1 of 3 cases are measured" in capsys.readouterr().out
-    assert selected[0] in cases.Results(path)
+    assert {"name": "a"} in Results(path)
 
 
-@pytest.mark.parametrize("line", ["{", "[]", '{"found": {}}'])
-def test_a_line_that_is_no_result_is_named(tmp_path: Path, line: str):
-    path = tmp_path / "results.jsonl"
-    path.write_text(f'{{"case": {{}}, "found": {{}}}}\n{line}\n')
-    with pytest.raises(SystemExit, match="line 2 of .*--fresh"):
-        cases.Results(path)
-
-
-def test_machines_and_dates_are_listed_once(tmp_path: Path):
-    path = tmp_path / "results.jsonl"
-    days = [("here", "2026-01-03"), ("here", "2026-01-01"), ("there", "2026-01-02"), ("here", "2026-01-02")]
-    lines = [json.dumps({"case": {"number": i}, "found": {}, "where": place, "date": day}) for i, (place, day) in enumerate(days)]
-    path.write_text("\n".join(lines))
-    assert cases.Results(path).taken(lambda _: True) == "here, 2026-01-01 to 2026-01-03; there, 2026-01-02"
-    assert cases.Results(path).taken(lambda case: case["number"] == 1) == "here, 2026-01-01"
+@pytest.mark.parametrize("script", [exact, published, search])
+def test_the_stored_results_of_a_script_are_readable(script: ModuleType):
+    path = cases.KEPT / f"{script.REGION}.jsonl"
+    if not path.exists():
+        pytest.skip("nothing is stored")
+    assert len(Results(path).rows()) == len(path.read_text().splitlines())
 
 
 @pytest.mark.parametrize(("numbers", "text"), [([], ""), ([3], "3"), ([4, 3], "3, 4"), ([7, 2, 0, 1, 2], "0 to 2, 7")])
@@ -165,14 +99,14 @@ def row(**changes: Any) -> dict[str, Any]:
     return usual | changes
 
 
-def results_of(path: Path, rows: list[dict[str, Any]], fields: tuple[str, ...]) -> cases.Results:
+def results_of(path: Path, rows: list[dict[str, Any]], fields: tuple[str, ...]) -> Results:
     """Return results, written to `path`, with the given rows; `fields` are the names of their cases."""
     with open(path, "w") as file:
         for row in rows:
             case = {name: row[name] for name in fields}
             result = {name: value for name, value in row.items() if name not in fields}
             print(json.dumps({"case": case, "found": result, "where": "here", "date": "2026-01-01"}), file=file)
-    return cases.Results(path)
+    return Results(path)
 
 
 CASE = ("kind", "n", "seed", "solver", "variant", "limit")
@@ -255,7 +189,7 @@ def test_without_a_start_the_solver_gets_no_hint(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(Model, "run", recorded)
     problem = instances.module("er", 10, 1, unrelated=True)
     for variant in ("tightened", "without start"):
-        exact.formulated(problem, "scip", variant, 0.0)
+        exact.formulated(problem, "scip", variant, 0.3)
     with_start, without_start = hints
     assert with_start is not None
     assert without_start is None

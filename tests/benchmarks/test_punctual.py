@@ -7,11 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import cases
 import punctual
 import pytest
 
 import hetsched as hs
+from hetsched.experiments import Results
 
 BUSY = "import time; end = time.process_time() + {}\nwhile time.process_time() < end: pass"
 
@@ -64,7 +64,7 @@ def test_the_table_has_a_row_for_each_method(docs: Path, tmp_path: Path) -> None
     assert "| pesto | 0.0" in text
     assert "Warm: " in text
     assert "Cold: 2 solves; " in text
-    assert len(cases.Results(kept)) == 2 * sum(limit in (0.1, 1.0) for limits in punctual.FEATURES.values() for limit in limits)
+    assert len(Results(kept)) == 2 * sum(limit in (0.1, 1.0) for limits in punctual.FEATURES.values() for limit in limits)
 
 
 def test_what_misses_the_target_is_bold() -> None:

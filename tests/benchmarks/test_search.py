@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import search
-from cases import Results
+
+from hetsched.experiments import Results
 
 ROW = {"history": [[0.1, 12.0], [0.5, 11.0], [8.0, 10.5]], "makespan": 10.5, "bound": 9.0}
 

@@ -60,6 +60,8 @@ def offered(line: str, shell: str = "bash") -> list[str]:
         ("hetsched solve p.json --solver ", ["scip", "highs", "cpsat"]),
         ("hetsched solve p.json --solver hi", ["highs"]),
         ("hetsched solve p.json --th", ["--threads"]),
+        ("hetsched compare p.json --table summary,g", ["summary,gaps"]),
+        ("hetsched compare p.json --methods heft,pef", ["heft,peft"]),
         # no completions: the shell completes file names
         ("hetsched solve ", []),
         ("hetsched verify problem.json ", []),

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from hetsched.experiments import Results
 from hetsched.papers import papers
-from hetsched.papers.results import Results
 
 
 def test_the_list_names_every_item(run: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -12,7 +13,10 @@ import pytest
 import hetsched as hs
 from hetsched.modeling import backends as backends_of_solvers
 from hetsched.modeling.backends import scip
+from hetsched.modeling.backends.protocol import Request, Run
 from hetsched.modeling.model import Model
+from hetsched.modeling.settings import SolveSettings
+from hetsched.stopping import Deadline
 from hetsched.testing import backends
 
 
@@ -35,6 +39,12 @@ class TestCpSat(backends.BackendSuite):
 def test_an_unknown_solver_is_refused() -> None:
     with pytest.raises(hs.UnsupportedFeature, match="unknown solver 'gurobi'; choose from scip, highs, cpsat"):
         Model().solve("gurobi")
+
+
+def test_a_limit_on_another_clock_is_no_limit_of_wall_clock_seconds_for_the_solver() -> None:
+    for clock, given in ((time.monotonic, True), (time.process_time, False)):
+        run = Run(Request(SolveSettings(Deadline.after(60.0, clock))))
+        assert (run.time_left is not None) == given
 
 
 def test_the_preferred_solver_is_the_first_that_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,9 @@ import pytest
 
 import hetsched as hs
 from hetsched.errors import InvalidArgument, InvalidProblem
-from hetsched.papers import Claim, Item, Paper, Report, Setting, Table, Verdict, find_paper, papers, registry, rendering, results
-from hetsched.papers.measuring import Progress
-from hetsched.papers.results import Results
+from hetsched.experiments import Progress, Results
+from hetsched.experiments.results import sources
+from hetsched.papers import Claim, Item, Paper, Report, Setting, Table, Verdict, find_paper, papers, registry, rendering
 
 MODULE = """
 import os
@@ -50,7 +51,7 @@ def squares(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (source / "paper_on_squares.py").write_text(MODULE)
     (source / "sitecustomize.py").write_text(PATCH)
     monkeypatch.syspath_prepend(source)
-    monkeypatch.setenv("PYTHONPATH", str(source))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(source), str(Path(hs.__file__).parents[1])]))
     monkeypatch.setattr(registry, "PAPERS", {"squares": "paper_on_squares"})
     return data
 
@@ -85,18 +86,18 @@ def test_a_case_that_fails_keeps_the_others(squares: Path, tmp_path: Path, how: 
     with pytest.raises(hs.HetschedError, match=f"square 1 failed: .*{said}.*run again"):
         hs.reproduce("squares", data=squares, results=tmp_path / "results")
     stored = hs.reproduce("squares", data=squares, results=tmp_path / "results", stored=True)
-    assert [list(row) for row in stored[0].report.tables[0].rows] == [["0", "0"]]
-    (claim,) = stored[0].report.claims  # the even square alone would hold it
-    assert (str(claim.verdict), claim.reason) == ("cannot be seen here", "1 of 3 cases are measured yet; 1 squares")
+    assert [list(row) for row in stored[0].report.tables[0].rows] == [["0", "0"], ["2", "4"]]
+    (claim,) = stored[0].report.claims  # the even squares alone would hold it
+    assert (str(claim.verdict), claim.reason) == ("cannot be seen here", "2 of 3 cases are measured yet; 2 squares")
     (squares / f"{how}1").unlink()
     hs.reproduce("squares", data=squares, results=tmp_path / "results")
-    assert measured(squares) == ["0", "1", "1", "2"]
+    assert measured(squares) == ["0", "1", "2", "1"]
 
 
 def test_results_of_other_sources_are_told(squares: Path, tmp_path: Path) -> None:
     hs.reproduce("squares", data=squares, results=tmp_path)
     path = tmp_path / "squares.jsonl"
-    path.write_text(path.read_text().replace(results.sources(), "other", 2))
+    path.write_text(path.read_text().replace(sources(), "other", 2))
     made = hs.reproduce("squares", "table-1", data=squares, results=tmp_path)[0]
     assert made.outdated == 2
     assert "2 of its cases were measured with other sources of hetsched; --fresh measures the paper again" in str(made)
@@ -109,7 +110,7 @@ def test_a_line_cut_off_is_measured_again_and_a_damaged_file_is_told(squares: Pa
     hs.reproduce("squares", data=squares, results=tmp_path)
     assert measured(squares) == ["0", "1", "2", "2"]
     path.write_text("{}\n" + path.read_text())
-    with pytest.raises(InvalidProblem, match="line 1 of .*squares.jsonl is not a result; remove it"):
+    with pytest.raises(InvalidProblem, match="line 1 of .*squares.jsonl is not a record; remove it"):
         hs.reproduce("squares", data=squares, results=tmp_path)
 
 

@@ -34,7 +34,7 @@ def reproduce(
     results: Annotated[
         Path, typer.Option(help="Folder of the results; what is in it is not measured again.", metavar="FOLDER", show_default=True)
     ] = FOLDER,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Discard the stored results of the paper, and measure again.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Measure again what is stored.")] = False,
     stored: Annotated[bool, typer.Option("--stored", help="Measure nothing: show what the folder has.")] = False,
     data: Annotated[
         Path | None, typer.Option(help="Folder of data that the papers' authors have published; some items need it.", metavar="FOLDER")
@@ -52,9 +52,9 @@ def reproduce(
     Example: [bold]hetsched reproduce ios table-1 --quick[/bold]
     """
     from hetsched.documents import write_bytes
+    from hetsched.experiments import Progress
     from hetsched.papers import find_paper, papers, rendering
     from hetsched.papers import reproduce as measure
-    from hetsched.papers.measuring import Progress
     from hetsched.papers.registry import PAPERS
 
     if paper is None or show_list:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -33,8 +32,6 @@ from hetsched.cli.pictures import Pictures, draw
 from hetsched.cli.solver_options import choose
 from hetsched.cli.terminal import Working, say_json, say_rows, warn
 from hetsched.report.units import seconds
-
-_WORDS = {"true": True, "false": False, "none": None}
 
 
 def solve(
@@ -134,9 +131,6 @@ def _option(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise typer.BadParameter(f"{text!r} is not of the form KEY=VALUE", param_hint="--option")
-    if value.lower() in _WORDS:
-        return name, _WORDS[value.lower()]
-    try:
-        return name, ast.literal_eval(value)
-    except (ValueError, SyntaxError):
-        return name, value
+    from hetsched.experiments import sources
+
+    return name, sources.value(value)

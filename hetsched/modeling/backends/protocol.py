@@ -13,7 +13,7 @@ from hetsched.errors import UnsupportedFeature
 from hetsched.modeling.outcome import Incumbent, NewBound, Outcome
 from hetsched.modeling.program import Program
 from hetsched.modeling.settings import SolveSettings
-from hetsched.stopping import Stop, reason
+from hetsched.stopping import NEVER, Stop, reason
 
 SOLVER = rule("the name of a solver, or a backend", lambda value: isinstance(value, str) or callable(getattr(value, "solve", None)))
 WAKE, OVERDUE = 0.02, 0.1  # seconds between readings of the clock, and after which a solver has exceeded the limit
@@ -141,8 +141,9 @@ class Run:
 
     @property
     def time_left(self) -> float | None:
-        """Seconds until the deadline, or None without one."""
-        return self.request.settings.deadline.limit
+        """Seconds until the deadline, for the solver's own limit of wall-clock time; None without one, or if it is on another clock."""
+        deadline = self.request.settings.deadline
+        return deadline.limit if deadline.clock is NEVER.clock else None
 
     def found(self, objective: float, values: Callable[[], FloatArray]) -> None:
         """Report a better solution; its values are computed only for a callback."""

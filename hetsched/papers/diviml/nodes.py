@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,13 @@ from typing import Any
 import numpy as np
 
 import hetsched as hs
-from hetsched.papers.cpu_limit import CpuLimit
+from hetsched.experiments.runner import timed
 from hetsched.papers.diviml import decoder
 from hetsched.papers.diviml.decoder import ENDS, STEPS
 from hetsched.papers.diviml.judging import factor, judged
 from hetsched.papers.items import Case, Claim, Item, Report, Row, Setting, Table, Verdict
-from hetsched.papers.measuring import timed
 from hetsched.papers.rendering import number, percent
+from hetsched.search import Budget
 
 CRITERIA: Mapping[str, str | None] = {"no symmetries": None, "by batches": "batches", "by tasks": "tasks", "by time": "time"}
 SINGLE = {"single node, MILP": "milp", "single node, MILP by CP-SAT": "cpsat", "single node, MILP-SPLIT": "split"}
@@ -94,7 +95,7 @@ def measure_half(case: Case, data: Path | None) -> Row:
 
     problem = decoder.half_problem(case["model"], case["nodes"], case["inputs"], case["ends"])
     prepare("milp" if case["solver"] == "scip" else "cpsat")
-    monitor = CpuLimit(problem, case["limit"], seed=case["seed"])
+    monitor = hs.Monitor(problem, Budget(case["limit"]), seed=case["seed"], clock=time.process_time)
     settings = SolveSettings(monitor.deadline, threads=1, seed=case["seed"])
     _, spent = timed(lambda: formulate(problem, symmetry=CRITERIA[case["criterion"]]).run(monitor, case["solver"], settings))
     solution = monitor.solution(case["solver"])

@@ -10,8 +10,8 @@ import numpy as np
 
 import hetsched as hs
 from hetsched.bounds.modular import modular
+from hetsched.experiments.runner import improvements, timed
 from hetsched.papers.items import Row
-from hetsched.papers.measuring import improvements, timed
 from hetsched.stopping import Deadline
 
 BASELINES = {1: ("met", "greedy", "heft", "ea", "sa"), 2: ("bmet", "bgreedy", "bheft", "ea", "sa")}

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from hetsched.experiments.runner import timed
 from hetsched.models.ios import dynamic_program as ios
 from hetsched.papers.items import Case, Claim, Item, Report, Row, Setting, Table, Verdict
-from hetsched.papers.measuring import timed
 from hetsched.papers.rendering import number
 
 PIXELS = {"squeezenet": 224, "googlenet": 224}

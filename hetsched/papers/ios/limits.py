@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hetsched.arrays import BoolArray
 from hetsched.costs.stages import Contention
+from hetsched.experiments.runner import timed
 from hetsched.models.ios import dynamic_program as ios
 from hetsched.papers.ios.networks import MODEL, NETWORKS, Network, agree, available, network
 from hetsched.papers.ios.published import FIGURE_9, SEARCH
 from hetsched.papers.items import Case, Claim, Item, Report, Row, Setting, Table, Verdict
-from hetsched.papers.measuring import timed
 from hetsched.papers.rendering import number
 from hetsched.problem.graph import TaskGraph
 

@@ -1,0 +1,298 @@
+"""Cases that solve a problem by a method: named, parsed, and measured."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import math
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from hetsched.arguments import checked
+from hetsched.errors import InvalidArgument, InvalidSchedule, UnsupportedFeature
+from hetsched.experiments.results import Case, Row
+from hetsched.experiments.runner import Job, improvements, timed
+from hetsched.experiments.sources import Instance, value
+from hetsched.problem.problem import Problem
+from hetsched.search import Budget, Kind, Monitor, find_method
+from hetsched.search.solution import Solution
+from hetsched.solving import solve
+from hetsched.verification.verify import verify
+
+
+@checked
+@dataclass(frozen=True)
+class Configuration:
+    """A method with options.
+
+    Attributes
+    ----------
+    method : str
+        A name of `hetsched.methods`.
+    options : mapping
+        Options of the method that differ from their defaults. A solver and a method that uses several processes get one thread
+        unless they say otherwise, so that CPU times compare.
+    """
+
+    method: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        find_method(self.method).check_options(self.options)
+
+    def __str__(self) -> str:
+        return label(self.method, self.options)
+
+    @classmethod
+    @checked
+    def parse(cls, text: str) -> tuple[Configuration, ...]:
+        """Return the configurations in a text such as ``heft,cpsat{cuts=false,gap=0.01}``.
+
+        Raises `InvalidArgument` if braces do not match, and `UnsupportedFeature` for an unknown method or option.
+        """
+        return tuple(cls._one(part) for part in _split(text) if part)
+
+    @classmethod
+    def _one(cls, text: str) -> Configuration:
+        name, brace, rest = text.partition("{")
+        options: dict[str, Any] = {}
+        for part in _split(rest.removesuffix("}")) if brace else ():
+            key, equals, given = (word.strip() for word in part.partition("="))
+            if not (key and equals):
+                raise InvalidArgument(f"{part!r} in {text!r} is not of the form OPTION=VALUE; write for instance cpsat{{cuts=false}}")
+            options[key] = value(given)
+        return cls(name.strip(), options)
+
+
+def _split(text: str) -> list[str]:
+    """Return the parts of a text between commas that are not in braces or brackets."""
+    parts, depth = [""], 0
+    for letter in text:
+        depth += (letter in "{[(") - (letter in "}])")
+        if depth < 0:
+            break
+        if letter == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    if depth:
+        raise InvalidArgument(f"the brackets of {text!r} do not match; write for instance heft,cpsat{{cuts=false}}")
+    return [part.strip() for part in parts]
+
+
+def label(method: str, options: Mapping[str, Any]) -> str:
+    """Return a method with its options as it is written in a command."""
+    inside = ",".join(f"{name}={given}" for name, given in options.items())
+    return f"{method}{{{inside}}}" if inside else method
+
+
+@checked
+@dataclass(frozen=True)
+class SolveCase:
+    """A problem to be solved by a method with a seed within limits.
+
+    Attributes
+    ----------
+    instance : Instance
+    configuration : Configuration
+    seed : int
+    time_limit, cpu_limit : float, optional
+        Seconds of wall-clock time; of CPU time, which hardly depends on other load of the machine.
+    evaluations : int, optional
+        The most schedules evaluated.
+    """
+
+    instance: Instance
+    configuration: Configuration
+    seed: int = 0
+    time_limit: float | None = None
+    cpu_limit: float | None = None
+    evaluations: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.cpu_limit is not None and not 0 <= self.cpu_limit < math.inf:
+            raise InvalidArgument(f"cpu_limit is {self.cpu_limit}; it must be a number of seconds, at least 0, or None for no limit")
+        if self.cpu_limit is not None and self.time_limit is not None:
+            raise InvalidArgument(f"time_limit={self.time_limit:g} and cpu_limit={self.cpu_limit:g} are both given; choose one clock")
+
+    @property
+    def key(self) -> dict[str, Any]:
+        """The identity of the case in the records, with the names of its problem."""
+        seconds = {"time": self.time_limit, "cpu": self.cpu_limit}
+        limits = {name: float(limit) for name, limit in seconds.items() if limit is not None}
+        return {
+            "instance": self.instance.name,
+            "family": self.instance.family,
+            "digest": digest(self.instance.problem),
+            "method": self.configuration.method,
+            "options": dict(self.configuration.options),
+            "seed": self.seed,
+            "limits": limits if self.evaluations is None else {**limits, "evaluations": self.evaluations},
+        }
+
+    @property
+    def job(self) -> Job:
+        """What `hetsched.experiments.run` measures."""
+        work = functools.partial(solve_case, self.instance.problem)
+        limit = self.time_limit if self.cpu_limit is None else 4 * self.cpu_limit  # the CPU is shared
+        return Job(self.key, work, functools.partial(prepare, self.instance.problem), limit)
+
+
+@checked
+def cases(
+    problems: Iterable[Instance],
+    methods: str | Iterable[Configuration],
+    *,
+    seeds: Iterable[int] = (0,),
+    time_limit: float | None = None,
+    cpu_limit: float | None = None,
+    evaluations: int | None = None,
+) -> list[SolveCase]:
+    """Return a case for each problem, method and seed.
+
+    Seeds change slowest, so that a run that is interrupted has compared all methods on all problems.
+
+    Parameters
+    ----------
+    problems : iterable of Instance
+        As from `hetsched.experiments.problems`.
+    methods : str, or iterable of Configuration
+        For instance ``"heft,cpsat{cuts=false}"``.
+    seeds : iterable of int
+    time_limit, cpu_limit, evaluations : optional
+        Limits of each case, see `SolveCase`.
+
+    Raises
+    ------
+    UnsupportedFeature
+        A method or an option is unknown.
+    InvalidArgument
+        No problem, method or seed is given, or two clocks are.
+    """
+    every = list(problems)
+    configurations = list(Configuration.parse(methods) if isinstance(methods, str) else methods)
+    numbers = list(seeds)
+    for what, given in (("problems", every), ("methods", configurations), ("seeds", numbers)):
+        if not given:
+            raise InvalidArgument(f"{what} is empty; give at least one")
+    limits = {"time_limit": time_limit, "cpu_limit": cpu_limit, "evaluations": evaluations}
+    return [
+        SolveCase(instance, configuration, seed, **limits)  # type: ignore[arg-type]
+        for seed in numbers
+        for instance in every
+        for configuration in configurations
+    ]
+
+
+def solve_case(problem: Problem, case: Case) -> Row:
+    """Solve a problem as a case says, verify the schedule, and return what was found."""
+    limits, name = case["limits"], case["method"]
+    try:
+        solution, spent = timed(lambda: _solved(problem, name, case["options"], case["seed"], limits))
+    except UnsupportedFeature as refusal:
+        return {"status": "refused", "says": f"refused: {refusal}"}
+    schedule = solution.schedule
+    if schedule is not None and (violations := verify(problem, schedule)):
+        raise InvalidSchedule(f"{name} made a schedule that breaks {len(violations)} rules, first: {violations[0].message}")
+    made = "no schedule" if schedule is None else f"makespan {solution.makespan:.6g}, gap {100 * solution.gap:.2f} %"
+    return {
+        "status": str(solution.status),
+        "makespan": None if schedule is None else solution.makespan,
+        "bound": solution.bound,
+        "proof": solution.proof.name,
+        "trust": trust(solution),
+        "history": improvements(solution),
+        **spent,
+        "stopped": str(solution.stopped),
+        "says": f"{solution.status}, {made}, {spent['cpu_s']:.2f} s of CPU time",
+    }
+
+
+def _solved(problem: Problem, name: str, options: Mapping[str, Any], seed: int, limits: Mapping[str, Any]) -> Solution:
+    given = {**_single(name), **options}
+    if "cpu" not in limits:
+        time_limit, evaluations = limits.get("time"), limits.get("evaluations")
+        return solve(problem, name, time_limit=time_limit, evaluations=evaluations, seed=seed, options=given, in_process=True)
+    from hetsched.bounds import best
+
+    budget = Budget(limits["cpu"], limits.get("evaluations"))
+    monitor = Monitor(problem, budget, seed=seed, clock=time.process_time)
+    if find_method(name).at_once:  # as `solve` does, which leaves the bounds until they are read
+        monitor.deferred = best.quick(problem)
+    else:
+        for bound in best.quick(problem):
+            monitor.raise_bound(bound)
+    if not monitor.should_stop:
+        monitor.run(name, given)
+    return monitor.solution(name)
+
+
+def _single(name: str) -> dict[str, Any]:
+    """Return the options by which a method works in one thread of this process."""
+    method = find_method(name)
+    usual = {"threads": 1, "workers": 0 if method.kind is Kind.PORTFOLIO else 1}
+    return {option: number for option, number in usual.items() if option in method.options}
+
+
+def prepare(problem: Problem, case: Case) -> None:
+    """Import what a method needs, and compile its kernels for the rules of a problem, which have kernels of their own."""
+    _warm_up(case["method"], problem.communication, problem.memory, problem.inputs > 1 and problem.batching)
+
+
+@functools.cache
+def _warm_up(method: str, communication: str, memory: str, batching: str | bool) -> None:
+    from hetsched.problem.cluster import Cluster, Device
+    from hetsched.problem.graph import TaskGraph
+
+    graph = TaskGraph(["a", "b", "c"], [("a", "b", 1.0), ("a", "c", 1.0)], weight_bytes=1.0, output_bytes=1.0)
+    cluster = Cluster([Device("x", memory_bytes=99.0), Device("y", memory_bytes=99.0)], bandwidth=1.0)
+    rules: dict[str, Any] = {"communication": communication, "memory": memory}
+    durations = np.array([[2.0, 3.0], [3.0, 2.0], [2.0, 2.0]])
+    if batching:
+        rules |= {"inputs": 2, "batching": batching, "batch_sizes": [1, 2]}
+        durations = np.stack([durations, 1.5 * durations], axis=2)
+    small = Problem(graph, cluster, durations=durations, **rules)
+    try:
+        solve(small, method, evaluations=50, seed=0, options=_single(method), in_process=True)
+    except UnsupportedFeature:  # the case itself says so
+        return
+
+
+def trust(solution: Solution) -> str:
+    """Return on whose word a bound rests: "solver" for the dual bound of a solver, else "computed" by this package."""
+    from hetsched.modeling.backends import known
+
+    name = solution.proof.name  # of a formulation: its name, and "by" the solver's
+    return "solver" if name == "split" or name.rpartition(" by ")[2] in {backend.name for backend in known()} else "computed"
+
+
+def digest(problem: Problem) -> str:
+    """Return a digest of a problem without its names: equal for a renamed problem, and different if any number or rule differs."""
+    graph, cluster = problem.graph, problem.cluster
+    numbers = {name: node for node, name in enumerate(dict.fromkeys(device.node for device in cluster.devices))}
+    parts = [
+        problem.table,
+        problem.column,
+        problem.batch_sizes,
+        graph.edges,
+        graph.edge_bytes,
+        graph.weight_bytes,
+        graph.input_bytes,
+        graph.output_bytes,
+        problem.unit,
+        problem.pinned,
+        cluster.memory_bytes,
+        cluster.bandwidth,
+        cluster.latency,
+        np.array([numbers[device.node] for device in cluster.devices]),
+        np.empty(0) if problem.transfers is None else problem.transfers,
+    ]
+    made = hashlib.sha256(f"{problem.inputs} {problem.batching} {problem.communication} {problem.memory}".encode())
+    for part in parts:
+        plain = np.where(np.isnan(part), np.nan, part + 0.0) if part.dtype.kind == "f" else part.astype(np.int64)
+        made.update(f"{plain.shape}".encode() + np.ascontiguousarray(plain).astype(plain.dtype.newbyteorder("<")).tobytes())
+    return made.hexdigest()[:16]
