@@ -442,6 +442,10 @@ def placement() -> hs.Placement:
     return hs.Placement([(0, 0, 1), (1, 1, 2)])
 
 
+def offloading() -> Any:
+    return hs.chain.Offloading([1.0, 0.0], np.ones((2, 2)), np.ones((2, 2)))
+
+
 def machine() -> hs.Machine:
     cluster = hs.Cluster([hs.costs.device("t4", "x"), hs.costs.device("v100", "y")], bandwidth=1e9)
     return hs.Machine(cluster, tool_names={"x": {"vllm": 0}, "y": {"vllm": 1}})
@@ -584,6 +588,17 @@ BY_DOOR: dict[str, Callable[[], Any]] = {
     "experiments.statistics.signed_rank.differences": lambda: np.arange(6.0),
     **{f"chain.ServingProblem.{name}": lambda name=name: getattr(serving(), name) for name in ("types", "counts", "throughput")},
     "chain.ServingProblem.n_items": lambda: 2,
+    **{
+        f"chain.Offloading.{name}": lambda name=name: getattr(offloading(), name)
+        for name in ("weight_bytes", "kept_seconds", "held_seconds")
+    },
+    "chain.Offloading.selected.devices": lambda: [0, 1],
+    "chain.Offloading.merged.starts": lambda: [0, 1],
+    "chain.Offloading.closed.shared_bytes": lambda: 0.0,
+    "chain.Offload.item": lambda: 0,
+    "chain.Offload.device": lambda: 1,
+    "Placement.offloaded_in.stage": lambda: placement().stages[0],
+    "chain.ChainValues.held_missing_bytes": lambda: 0.0,
     "chain.ServingPlacement.first": lambda: [0, 1],
     "chain.ServingPlacement.end": lambda: [1, 2],
     "chain.ServingPlacement.of.intervals": lambda: [(0, 0, 1)],
@@ -620,7 +635,7 @@ BY_DOOR: dict[str, Callable[[], Any]] = {
     **{f"chain.ChainStage.{name}": lambda end=end: end for name, end in (("device", 0), ("first", 0), ("end", 1))},
     **{
         f"chain.ChainValues.{name}": lambda: np.ones(2)
-        for name in ("stage_seconds", "hop_seconds", "overlapped_seconds", "overlapped_hops", "stage_bytes", "missing_bytes")
+        for name in ("stage_seconds", "hop_seconds", "overlapped_seconds", "overlapped_hops", "stage_bytes", "missing_bytes", "held_bytes")
     },
     "chain.ChainValues.closing_seconds": lambda: 0.0,
     "chain.ChainValues.in_progress": lambda: 2,
@@ -1069,6 +1084,7 @@ SELVES: dict[str, Callable[[], Any]] = {
     "Solution": solution,
     "StageSchedule": stage_schedule,
     "ChainProblem": chain,
+    "Offloading": offloading,
     "ServingProblem": serving,
     "ServingModel": serving_model,
     "LanguageRoofline": hs.costs.LanguageRoofline,

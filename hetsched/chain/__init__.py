@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from hetsched.chain.evaluation import ChainValues, evaluate
     from hetsched.chain.flow import ServingFlow, max_flow
     from hetsched.chain.machine import Efficiency, Machine
-    from hetsched.chain.placement import ChainStage, Placement
+    from hetsched.chain.offloading import Offloading
+    from hetsched.chain.placement import ChainStage, Offload, Placement
     from hetsched.chain.problem import ChainProblem
     from hetsched.chain.serving import ServingPlacement, ServingProblem
     from hetsched.chain.workload import Workload
@@ -24,6 +25,8 @@ __all__ = [
     "Efficiency",
     "Machine",
     "ModelCard",
+    "Offload",
+    "Offloading",
     "Placement",
     "ServingFlow",
     "ServingPlacement",
@@ -38,7 +41,8 @@ _HOMES = {
     "evaluation": ["ChainValues", "evaluate"],
     "flow": ["ServingFlow", "max_flow"],
     "machine": ["Efficiency", "Machine"],
-    "placement": ["ChainStage", "Placement"],
+    "offloading": ["Offloading"],
+    "placement": ["ChainStage", "Offload", "Placement"],
     "problem": ["ChainProblem"],
     "serving": ["ServingPlacement", "ServingProblem"],
     "workload": ["Workload"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -11,7 +12,7 @@ import numpy as np
 
 from hetsched.arguments import checked
 from hetsched.arrays import FloatArray, Frozen
-from hetsched.chain.placement import ChainStage, Placement, check_stages
+from hetsched.chain.placement import ChainStage, Offload, Placement, check_offloaded, check_stages
 from hetsched.chain.problem import ChainProblem
 
 
@@ -32,7 +33,11 @@ class ChainValues(Frozen):
     overlapped_hops : float64 [K - 1]
         The same of `hop_seconds`.
     stage_bytes, missing_bytes : float64 [K]
-        What each stage needs, and by how much that is more than its device has.
+        What the device of each stage needs, with what it holds for others, and by how much that is more than it has.
+    held_bytes : float64 [m]
+        Weights that each device holds for stages on others.
+    held_missing_bytes : float
+        By how much that is more than devices without a stage have.
     in_progress : int
         Requests in progress at a time.
     """
@@ -44,12 +49,19 @@ class ChainValues(Frozen):
     overlapped_hops: FloatArray
     stage_bytes: FloatArray
     missing_bytes: FloatArray
+    held_bytes: FloatArray
+    held_missing_bytes: float
     in_progress: int
 
     @property
+    def all_missing_bytes(self) -> float:
+        """By how much what devices need is more than they have, in all."""
+        return math.fsum([*self.missing_bytes, self.held_missing_bytes])
+
+    @property
     def fits(self) -> bool:
-        """Whether each stage fits its device."""
-        return not self.missing_bytes.any()
+        """Whether each stage, and what is held for it, fits its device."""
+        return not self.all_missing_bytes
 
     @property
     def latency(self) -> float:
@@ -75,24 +87,46 @@ def evaluate(problem: ChainProblem, placement: Placement) -> ChainValues:
     Raises
     ------
     InvalidSchedule
-        The placement does not cover the chain in order, or two stages have one device.
+        The placement does not cover the chain in order, two stages have one device, or an item is offloaded that may not be.
     """
     stages = placement.stages
     check_stages(placement, problem.n_items, problem.n_devices)
+    check_offloaded(problem, placement)
     devices = [stage.device for stage in stages]
     pairs = list(itertools.pairwise(devices))
-    used = np.array([stage_bytes(problem, stage) for stage in stages])
+    held = held_bytes(problem, placement)
+    used = np.array([stage_bytes(problem, stage, placement.offloaded_in(stage)) + held[stage.device] for stage in stages])
     free = problem.memory_bytes[devices]
+    bare = np.setdiff1d(np.arange(problem.n_devices), devices)
     return ChainValues(
-        np.array([problem.stage_seconds[k] + math.fsum(problem.seconds[first:end, k]) for k, first, end in stages]),
+        np.array([_stage_seconds(problem, stage, placement.offloaded_in(stage)) for stage in stages]),
         np.array([problem.hops[pair] for pair in pairs]),
         float(problem.closing[devices[-1], devices[0]]),
         np.array([math.fsum(problem.overlapped_seconds[first:end, k]) for k, first, end in stages]),
         np.array([problem.overlapped_hops[pair] for pair in pairs]),
         used,
         np.maximum(used - free, 0.0),
+        held,
+        math.fsum(np.maximum(held[bare] - problem.memory_bytes[bare], 0.0)),
         problem.in_progress(len(stages)),
     )
+
+
+def _stage_seconds(problem: ChainProblem, stage: ChainStage, offloaded: Sequence[Offload]) -> float:
+    k, first, end = stage
+    seconds = problem.seconds[first:end, k].copy()
+    for item, holder in offloaded:
+        if problem.offloading is not None and math.isfinite(seconds[item - first]):
+            seconds[item - first] = problem.offloading.seconds[item, k, holder]
+    return float(problem.stage_seconds[k] + math.fsum(seconds))
+
+
+def held_bytes(problem: ChainProblem, placement: Placement) -> FloatArray:
+    """Return the weights that each device holds for stages on others [m]."""
+    held = np.zeros(problem.n_devices)
+    for item, device in placement.offloaded:
+        held[device] += 0.0 if problem.offloading is None else problem.offloading.weight_bytes[item]
+    return held
 
 
 class StageParts(NamedTuple):
@@ -103,14 +137,18 @@ class StageParts(NamedTuple):
     workspace: float
 
 
-def stage_parts(problem: ChainProblem, stage: ChainStage) -> StageParts:
-    """Return what a stage needs on its device, part by part."""
+def stage_parts(problem: ChainProblem, stage: ChainStage, offloaded: Sequence[Offload] = ()) -> StageParts:
+    """Return what a stage needs on its device, part by part; the workspace has room for the weights of one item that is offloaded."""
     own = slice(stage.first, stage.end)
     shared = problem.shared_bytes if stage.end - stage.first == problem.n_items else 0.0
     weights, cache = math.fsum(problem.weight_bytes[own]) - shared, math.fsum(problem.cache_bytes[own])
-    return StageParts(weights, cache, float(problem.workspace_bytes[own].max()))
+    workspace = float(problem.workspace_bytes[own].max())
+    for item, _ in offloaded:
+        moved = 0.0 if problem.offloading is None else float(problem.offloading.weight_bytes[item])
+        weights, workspace = weights - moved, max(workspace, float(problem.workspace_bytes[item]) + moved)
+    return StageParts(weights, cache, workspace)
 
 
-def stage_bytes(problem: ChainProblem, stage: ChainStage) -> float:
+def stage_bytes(problem: ChainProblem, stage: ChainStage, offloaded: Sequence[Offload] = ()) -> float:
     """Return the bytes that a stage needs on its device."""
-    return math.fsum(stage_parts(problem, stage))
+    return math.fsum(stage_parts(problem, stage, offloaded))

@@ -12,13 +12,15 @@ import numpy as np
 
 from hetsched import documents
 from hetsched.arguments import checked, shown
-from hetsched.arrays import FloatArray, Frozen, readonly
+from hetsched.arrays import BoolArray, FloatArray, Frozen, readonly
 from hetsched.errors import InvalidArgument, InvalidProblem
 from hetsched.problem.cluster import Cluster
 from hetsched.problem.graph import number
 
 LLAMA_CPP: Mapping[str, str] = {"cuda": "CUDA", "rocm": "ROCm", "metal": "MTL"}
 """What llama.cpp calls devices of a family, before their number."""
+DISK = "disk"
+"""The family of devices that hold weights and do not compute."""
 
 
 Basis = Literal["modelled", "measured", "mixed"]
@@ -57,6 +59,8 @@ class Machine(Frozen):
 
     Notes
     -----
+    A device of the family "disk" has no peak and no memory bandwidth: it holds weights that are copied to others, and computes nothing.
+
     It is ``hetsched.Machine``. `hetsched.costs.Machine` is another class: what an engine adds to the durations of a problem.
     """
 
@@ -109,6 +113,11 @@ class Machine(Frozen):
         return readonly(np.maximum(self.cluster.memory_bytes - reserved, 0.0))
 
     @property
+    def computes(self) -> BoolArray:
+        """Whether each device computes [m]: all but those of the family "disk"."""
+        return np.array([device.family != DISK for device in self.cluster.devices])
+
+    @property
     def cost_basis(self) -> Basis:
         """Whether the efficiency of none, of all or of some of the devices is stated, as measured."""
         return basis(name in self.efficiency for name in self.cluster.names)
@@ -127,8 +136,9 @@ class Machine(Frozen):
         """Return a tool's name of each device, by the device's number.
 
         A device without a name in `tool_names` has the default: in llama.cpp ``"CPU"``, ``"CUDA0"``, ``"ROCm0"`` or ``"MTL0"``, in the
-        tools that use torch ``"cpu"``, ``"mps"`` or a number. Numbers count the devices of a family on a node in order; on one of several
-        nodes the name is ``"node:0"``. A device that states no family is a CPU if its name begins with "cpu", and of CUDA otherwise.
+        tools that use torch ``"cpu"``, ``"mps"`` or a number, and ``"disk"`` for a disk. Numbers count the devices of a family on a node
+        in order; on one of several nodes the name is ``"node:0"``. A device that states no family is a CPU if its name begins with "cpu",
+        and of CUDA otherwise.
 
         Raises
         ------
@@ -140,7 +150,7 @@ class Machine(Frozen):
         for device in self.cluster.devices:
             family = device.family or ("cpu" if device.name.lower().startswith("cpu") else "cuda")
             stated = self.tool_names.get(device.name, {}).get(tool)
-            if stated is None and family not in ("cpu", *LLAMA_CPP):
+            if stated is None and family not in ("cpu", DISK, *LLAMA_CPP):
                 raise InvalidArgument(
                     f"device {device.name!r} is of family {shown(family)}, which has no default name in {tool}; make the machine with "
                     f"tool_names={{{device.name!r}: {{{tool!r}: ...}}}}"
@@ -150,8 +160,10 @@ class Machine(Frozen):
             if stated is not None:
                 names.append(stated)
                 continue
-            if tool == "llama.cpp":
-                default: str | int = "CPU" if family == "cpu" else f"{LLAMA_CPP[family]}{number}"
+            if family == DISK:
+                default: str | int = DISK
+            elif tool == "llama.cpp":
+                default = "CPU" if family == "cpu" else f"{LLAMA_CPP[family]}{number}"
             else:
                 default = {"cpu": "cpu", "metal": "mps"}.get(family, number)
             names.append(f"{device.node or device.name}:{default}" if several else default)

@@ -21,23 +21,27 @@ class ChainStage(NamedTuple):
     end: int
 
 
+class Offload(NamedTuple):
+    """An item, by number, whose weights that may be offloaded are on a device other than that of its stage."""
+
+    item: int
+    device: int
+
+
 class Placement(Frozen):
-    """Stages of a chain in order of execution.
+    """Stages of a chain in order of execution, and the items of them that are offloaded.
 
     `Placement.of` makes one from what is known of the stages; whether it is valid says `hetsched.verify_placement`.
     """
 
     stages: tuple[ChainStage, ...]
+    offloaded: tuple[Offload, ...]
 
     @checked
-    def __init__(self, stages: Iterable[tuple[int, int, int]]) -> None:
-        """Make a placement of (device, first, end)."""
-        rows = check_rows(stages, "stages", "device", "first", "end")
-        number = whole()
-        for place, row in enumerate(rows):
-            for cell, what in zip(row, ("device", "first", "end"), strict=True):
-                number.check(cell, f"{what} of stages[{place}]", InvalidArgument)
-        self._set(stages=tuple(ChainStage(*map(int, row)) for row in rows))
+    def __init__(self, stages: Iterable[tuple[int, int, int]], offloaded: Iterable[tuple[int, int]] = ()) -> None:
+        """Make a placement of (device, first, end), and (item, device) of those that are offloaded."""
+        rows, moved = _rows(stages, "stages", ChainStage._fields), _rows(offloaded, "offloaded", Offload._fields)
+        self._set(stages=tuple(ChainStage(*row) for row in rows), offloaded=tuple(sorted(Offload(*row) for row in moved)))
 
     @classmethod
     @checked
@@ -65,10 +69,37 @@ class Placement(Frozen):
 
     def __repr__(self) -> str:
         stages = ", ".join(f"{first}-{end - 1} on {device}" for device, first, end in self.stages)
-        return f"<Placement {stages or 'of no stage'}>"
+        moved = "".join(f"; weights of {first}-{end - 1} on {device}" for device, first, end in self.offloaded_runs())
+        return f"<Placement {stages or 'of no stage'}{moved}>"
 
     def __len__(self) -> int:
         return len(self.stages)
+
+    @checked
+    def offloaded_in(self, stage: ChainStage) -> tuple[Offload, ...]:
+        """Return the offloaded items of a stage."""
+        return tuple(offload for offload in self.offloaded if stage.first <= offload.item < stage.end)
+
+    @checked
+    def offloaded_runs(self, stage: ChainStage | None = None) -> list[tuple[int, int, int]]:
+        """Return the offloaded items, all or those of a stage, as runs of holder, first item and end."""
+        runs: list[tuple[int, int, int]] = []
+        for item, device in self.offloaded if stage is None else self.offloaded_in(stage):
+            if runs and runs[-1][::2] == (device, item):
+                runs[-1] = device, runs[-1][1], item + 1
+            else:
+                runs.append((device, item, item + 1))
+        return runs
+
+
+def _rows(rows: Iterable[tuple[int, ...]], what: str, columns: Sequence[str]) -> list[list[int]]:
+    """Return rows of whole numbers."""
+    number = whole()
+    found = check_rows(rows, what, *columns)
+    for place, row in enumerate(found):
+        for cell, column in zip(row, columns, strict=True):
+            number.check(cell, f"{column} of {what}[{place}]", InvalidArgument)
+    return [list(map(int, row)) for row in found]
 
 
 def check_stages(placement: Placement, n_items: int, n_devices: int, *, model: str = "") -> None:
@@ -82,3 +113,28 @@ def check_stages(placement: Placement, n_items: int, n_devices: int, *, model: s
     devices = [stage.device for stage in placement.stages]
     if len(set(devices)) < len(devices) or not set(devices) <= set(range(n_devices)):
         raise InvalidSchedule(f"{placement!r} has devices {shown(devices)}; each stage has a device of its own, from 0 to {n_devices - 1}")
+
+
+def check_offloaded(problem: ChainProblem, placement: Placement) -> None:
+    """Raise `InvalidSchedule` unless offloaded items may be, are on another device than their stage, and each stage keeps some weights."""
+    if not placement.offloaded:
+        return
+    moved = problem.offloading
+    items = [item for item, _ in placement.offloaded]
+    for stage in placement.stages:
+        for item, device in placement.offloaded_in(stage):
+            if device == stage.device or not 0 <= device < problem.n_devices:
+                raise InvalidSchedule(
+                    f"{placement!r} has weights of item {item} on device {device}; they are on another than that of its stage, "
+                    f"{stage.device}, from 0 to {problem.n_devices - 1}"
+                )
+            if moved is not None and moved.only_first and stage.first > 0:
+                raise InvalidSchedule(f"{placement!r} offloads item {item} of a later stage; offload items of the first stage alone")
+    unknown = [item for item in items if moved is None or not 0 <= item < problem.n_items or not moved.weight_bytes[item]]
+    if unknown or len(set(items)) < len(items):
+        raise InvalidSchedule(f"{placement!r} offloads items {shown(items)}; offload each once at most, and of those that may be")
+    for stage in placement.stages:
+        own = [item for item, _ in placement.offloaded_in(stage)]
+        assert moved is not None
+        if own and moved.weight_bytes[own].sum() >= problem.weight_bytes[stage.first : stage.end].sum():
+            raise InvalidSchedule(f"{placement!r} offloads all weights of a stage; it has to keep some of them")

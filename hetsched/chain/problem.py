@@ -11,13 +11,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hetsched.arguments import COUNT, check_array, checked, number, shown
+from hetsched.arguments import COUNT, checked, number, shown
 from hetsched.arrays import FloatArray, Frozen, IntArray
+from hetsched.chain.amounts import IMPOSSIBLE, UNLIMITED, amounts
+from hetsched.chain.offloading import Offloading
 from hetsched.errors import InvalidProblem
-from hetsched.problem.graph import RANGE, in_range, plural, unique_names
+from hetsched.problem.graph import plural, unique_names
 
 MOST_DEVICES = 64
-IMPOSSIBLE, UNLIMITED = ", or inf if it is impossible", ", or inf for unlimited"
 OVERLAPPED = {"overlapped_seconds": "seconds", "overlapped_hops": "hops"}
 """Times that overlap, and those of which they are a part."""
 TIMES = ("seconds", "stage_seconds", "hops", "closing", *OVERLAPPED)
@@ -56,19 +57,23 @@ class ChainProblem(Frozen):
         Most requests that are in progress at a time. Default: as many as there are stages.
     shared_bytes : float
         Bytes of weights that the first and the last item have in common, as a table of words: a stage of all items holds them once.
+    offloading : Offloading, optional
+        Which weights another device may hold than that of the stage, and what the items take then. Default: none.
 
     Raises
     ------
     InvalidProblem
         A shape does not fit, an amount is negative, NaN or out of range, more than all of a time is overlapped, or there is no item
-        or device.
+        or device; or weights may be offloaded that an item does not have or shares, or where times overlap.
 
     Notes
     -----
     With M the bytes of a stage of items [i, j), that is all of ``weight_bytes`` and ``cache_bytes``, the largest of
     ``workspace_bytes``, and ``shared_bytes`` less if it is the whole chain, a stage fits if M is at most ``memory_bytes``. M never
-    falls when an interval grows. Bytes are whole numbers, so that their sums are exact: needs are rounded up, memory and
-    ``shared_bytes`` down.
+    falls when an interval grows. An item that is offloaded keeps the rest of its weights, and its workspace has room for the others,
+    which pass through; a stage keeps some weights at least, and the holder needs what it holds beside its own stage, if it has one. An
+    item that is impossible on a device is so when it is offloaded too. Bytes are whole numbers, so that their sums are exact: needs are
+    rounded up, memory and ``shared_bytes`` down.
 
     A request takes the sum of all times, but of the overlapped ones of its stages and hops only the largest: a prompt of q chunks
     that pass through the stages one behind the other takes the sum of the times of one chunk, and q - 1 times the largest of them. So
@@ -90,6 +95,7 @@ class ChainProblem(Frozen):
     overlapped_hops: FloatArray
     shared_bytes: int
     most_in_progress: int | None
+    offloading: Offloading | None
 
     @checked(InvalidProblem, most_in_progress=COUNT)
     def __init__(
@@ -109,6 +115,7 @@ class ChainProblem(Frozen):
         overlapped_hops: npt.ArrayLike | None = None,
         shared_bytes: float = 0.0,
         most_in_progress: int | None = None,
+        offloading: Offloading | None = None,
     ) -> None:
         items, devices = unique_names(items, "item"), unique_names(devices, "device")
         n, m = len(items), len(devices)
@@ -117,17 +124,17 @@ class ChainProblem(Frozen):
                 f"there are {plural(n, 'item')} and {plural(m, 'device')}; give at least one item, and 1 to {MOST_DEVICES} devices"
             )
         columns = {
-            "seconds": _amounts("seconds", seconds, (n, m), IMPOSSIBLE),
-            "weight_bytes": np.ceil(_amounts("weight_bytes", weight_bytes, (n,))),
-            "cache_bytes": np.ceil(_amounts("cache_bytes", cache_bytes, (n,))),
-            "workspace_bytes": np.ceil(_amounts("workspace_bytes", workspace_bytes, (n,))),
+            "seconds": amounts("seconds", seconds, (n, m), IMPOSSIBLE),
+            "weight_bytes": np.ceil(amounts("weight_bytes", weight_bytes, (n,))),
+            "cache_bytes": np.ceil(amounts("cache_bytes", cache_bytes, (n,))),
+            "workspace_bytes": np.ceil(amounts("workspace_bytes", workspace_bytes, (n,))),
             "memory_bytes": np.floor(
-                _amounts("memory_bytes", np.full(m, np.inf) if memory_bytes is None else memory_bytes, (m,), UNLIMITED)
+                amounts("memory_bytes", np.full(m, np.inf) if memory_bytes is None else memory_bytes, (m,), UNLIMITED)
             ),
-            "stage_seconds": _amounts("stage_seconds", stage_seconds, (m,), IMPOSSIBLE),
+            "stage_seconds": amounts("stage_seconds", stage_seconds, (m,), IMPOSSIBLE),
             "hops": _pairs("hops", hops, m),
             "closing": _pairs("closing", closing, m),
-            "overlapped_seconds": _amounts("overlapped_seconds", overlapped_seconds, (n, m), IMPOSSIBLE),
+            "overlapped_seconds": amounts("overlapped_seconds", overlapped_seconds, (n, m), IMPOSSIBLE),
             "overlapped_hops": _pairs("overlapped_hops", overlapped_hops, m),
         }
         for overlapped, whole in OVERLAPPED.items():
@@ -139,7 +146,16 @@ class ChainProblem(Frozen):
             )
         if shared_bytes and n == 1:
             raise InvalidProblem(f"shared_bytes is {shared_bytes!r}, but one item shares nothing with another; give 0")
-        self._set(items=items, devices=devices, shared_bytes=math.floor(shared_bytes), most_in_progress=most_in_progress, **columns)
+        if offloading is not None:
+            _check_offloading(offloading, columns, items, bool(shared_bytes))
+        self._set(
+            items=items,
+            devices=devices,
+            shared_bytes=math.floor(shared_bytes),
+            most_in_progress=most_in_progress,
+            offloading=offloading,
+            **columns,
+        )
 
     def __repr__(self) -> str:
         return f"<ChainProblem of {plural(self.n_items, 'item')} on {plural(self.n_devices, 'device')}>"
@@ -161,7 +177,8 @@ class ChainProblem(Frozen):
     @checked(InvalidProblem, factor=number(0))
     def scaled(self, factor: float) -> ChainProblem:
         """Return a copy whose times are multiplied by a finite factor from 0."""
-        return self.replace(**{name: getattr(self, name) * factor for name in TIMES})
+        offloading = None if self.offloading is None else self.offloading.scaled(factor, factor)
+        return self.replace(**{name: getattr(self, name) * factor for name in TIMES}, offloading=offloading)
 
     @checked(InvalidProblem)
     def merged(self, starts: Sequence[int]) -> ChainProblem:
@@ -175,7 +192,7 @@ class ChainProblem(Frozen):
         Raises
         ------
         InvalidProblem
-            The starts do not rise from 0 to items of the chain.
+            The starts do not rise from 0 to items of the chain, or an item that may be offloaded would be one with another.
         """
         edges = [*starts, self.n_items]
         if not starts or edges[0] != 0 or any(a >= b for a, b in itertools.pairwise(edges)):
@@ -190,12 +207,14 @@ class ChainProblem(Frozen):
             cache_bytes=np.add.reduceat(self.cache_bytes, starts),
             workspace_bytes=np.maximum.reduceat(self.workspace_bytes, starts),
             shared_bytes=0 if whole else self.shared_bytes,
+            offloading=None if self.offloading is None else self.offloading.merged(starts),
         )
 
     def without_times(self) -> ChainProblem:
         """Return a copy that takes no time; what is impossible stays so."""
         times = {name: np.where(np.isfinite(getattr(self, name)), 0.0, np.inf) for name in ("seconds", "stage_seconds", "hops", "closing")}
-        return self.replace(**times, overlapped_seconds=None, overlapped_hops=None)
+        offloading = None if self.offloading is None else self.offloading.without_times()
+        return self.replace(**times, overlapped_seconds=None, overlapped_hops=None, offloading=offloading)
 
     @property
     def n_items(self) -> int:
@@ -221,26 +240,20 @@ class ChainProblem(Frozen):
         own = (self.seconds, self.overlapped_seconds, self.memory_bytes[None], self.stage_seconds[None])
         if any((column[:, a] != column[:, b]).any() for column in own):
             return False
+        offloading = self.offloading
+        if offloading is not None:
+            kept, links = offloading.kept_seconds, offloading.link_seconds
+            others = [k for k in range(self.n_devices) if k not in (a, b)]
+            if offloading.holds[[a, b]].any() or (kept[:, a] != kept[:, b]).any() or (links[:, a, others] != links[:, b, others]).any():
+                return False
         image = np.arange(self.n_devices)
         image[[a, b]] = b, a
         return all(np.array_equal(pairs, pairs[np.ix_(image, image)]) for pairs in (self.hops, self.overlapped_hops, self.closing))
 
 
-def _amounts(name: str, values: npt.ArrayLike | None, shape: tuple[int, ...], or_inf: str = "") -> FloatArray:
-    """Return a copy of amounts of a shape, 0 everywhere if there are none; `or_inf` says what inf means, if it may be."""
-    if values is None:
-        return np.zeros(shape)
-    array: FloatArray = np.array(check_array(values, name, shape, error=InvalidProblem))
-    valid = in_range(array) | (np.isposinf(array) if or_inf else False)
-    if not valid.all():
-        first = tuple(int(k) for k in np.argwhere(~valid)[0])
-        raise InvalidProblem(f"{name}{list(first)} is {array[first]}; it must be {RANGE}{or_inf}")
-    return array
-
-
 def _pairs(name: str, values: npt.ArrayLike | None, m: int) -> FloatArray:
     """Return amounts of pairs of devices, 0 on the diagonal, which no placement uses."""
-    array = _amounts(name, values, (m, m), IMPOSSIBLE)
+    array = amounts(name, values, (m, m), IMPOSSIBLE)
     np.fill_diagonal(array, 0.0)
     return array
 
@@ -251,3 +264,21 @@ def _within(name: str, part: FloatArray, whole_name: str, whole: FloatArray) -> 
         first = tuple(int(k) for k in np.argwhere(part > whole)[0])
         raise InvalidProblem(f"{name}{list(first)} is {part[first]}; it must be at most {whole_name}{list(first)}, {whole[first]}")
     return np.where(np.isinf(whole), 0.0, part)
+
+
+def _check_offloading(offloading: Offloading, columns: dict[str, FloatArray], items: Sequence[str], shared: bool) -> None:
+    """Raise `InvalidProblem` unless the weights that may be offloaded are those of the items, which share none and do not overlap."""
+    weights, moved = columns["weight_bytes"], offloading.weight_bytes
+    if offloading.kept_seconds.shape != columns["seconds"].shape:
+        raise InvalidProblem(
+            f"offloading is for {offloading.kept_seconds.shape} items and devices; those of seconds are {columns['seconds'].shape}"
+        )
+    if (moved > weights).any():
+        i = int(np.argmax(moved > weights))
+        raise InvalidProblem(
+            f"offloading moves {moved[i]:g} bytes of item {items[i]!r}, which has {weights[i]:g}; it must be at most those"
+        )
+    if shared and moved[[0, -1]].any():
+        raise InvalidProblem("the first and the last item share weights, so neither may be offloaded; give weight_bytes 0 for them")
+    if columns["overlapped_seconds"].any() or columns["overlapped_hops"].any():
+        raise InvalidProblem("times overlap, which those of offloaded items never do; give a problem without overlapped times")

@@ -6,6 +6,7 @@ import dataclasses
 import math
 from collections import Counter
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -89,26 +90,22 @@ class LanguageRoofline:
         """
         if work.output and not card.decodes:
             raise UnsupportedFeature(f"model {card.name!r} of {card.family} has no chain that decodes; give a workload with output=0")
-        devices, batch = machine.cluster.devices, math.ceil(work.sequences / in_progress)
-        shares = [machine.efficiency.get(device.name, Efficiency(self.compute, self.memory)) for device in devices]
-        peak = np.array([share.compute * peak_of(device, self.dtype) for share, device in zip(shares, devices, strict=True)])
-        bandwidth = np.array([share.memory * bandwidth_of(device) for share, device in zip(shares, devices, strict=True)])
+        batch, (peak, bandwidth) = math.ceil(work.sequences / in_progress), reached(self, machine)
         chunks = math.ceil(work.prompt * batch / work.chunk)
         again = (chunks - 1) / chunks if overlap else 0.0
-        seconds, overlapped = np.zeros((2, card.n_items, len(devices)))
-        for rows in _alike(card):
-            item = _Item(card, int(rows[0]), work)
-            flops, moved = (np.concatenate(parts) for parts in zip(item.prompt(batch), item.output(batch), strict=True))
-            steps = np.maximum(flops[:, None] / peak, moved[:, None] / bandwidth)
-            seconds[rows] = self.item_seconds * len(flops) + steps.sum(axis=0)
+        seconds, overlapped = np.zeros((2, card.n_items, len(peak)))
+        for rows in alike(card):
+            runs = LanguageWork(card, int(rows[0]), work).runs(batch)
+            steps = np.maximum(runs.flops[:, None] / peak, runs.bytes[:, None] / bandwidth)
+            seconds[rows] = self.item_seconds * len(runs.flops) + steps.sum(axis=0)
             overlapped[rows] = again * (self.item_seconds * chunks + steps[:chunks].sum(axis=0))
         width = batch * card.width * work.activation_bytes * tensors_sent
         return held(card, machine, work, in_progress=in_progress).replace(
-            seconds=seconds,
-            hops=_messages(machine, chunks + work.output, (work.prompt + work.output) * width),
+            seconds=np.where(machine.computes, seconds, np.inf),
+            hops=messages(machine, chunks + work.output, (work.prompt + work.output) * width),
             overlapped_seconds=overlapped,
-            overlapped_hops=_messages(machine, again * chunks, again * work.prompt * width),
-            closing=_messages(machine, work.output, batch * TOKEN_BYTES * work.output),
+            overlapped_hops=messages(machine, again * chunks, again * work.prompt * width),
+            closing=messages(machine, work.output, batch * TOKEN_BYTES * work.output),
         )
 
     @checked
@@ -184,6 +181,15 @@ def _link_rates(card: ModelCard, machine: Machine, work: Workload, order: list[i
     return links
 
 
+def reached(costs: LanguageRoofline, machine: Machine) -> tuple[FloatArray, FloatArray]:
+    """Return the FLOP/s and the bytes per second that each device reaches; 1 for a device that does not compute."""
+    devices = machine.cluster.devices
+    shares = [machine.efficiency.get(device.name, Efficiency(costs.compute, costs.memory)) for device in devices]
+    rows = list(zip(shares, devices, machine.computes.tolist(), strict=True))
+    peak = np.array([share.compute * peak_of(device, costs.dtype) if computes else 1.0 for share, device, computes in rows])
+    return peak, np.array([share.memory * bandwidth_of(device) if computes else 1.0 for share, device, computes in rows])
+
+
 @checked(in_progress=COUNT)
 def held(card: ModelCard, machine: Machine, work: Workload, *, in_progress: int = 1) -> ChainProblem:
     """Return the problem of the bytes alone, which takes no time: the peaks and bandwidths of the devices are not needed.
@@ -199,7 +205,7 @@ def held(card: ModelCard, machine: Machine, work: Workload, *, in_progress: int 
     return ChainProblem(
         card.items.name.tolist(),
         machine.cluster.names,
-        np.zeros((card.n_items, len(machine.cluster.names))),
+        np.where(machine.computes, np.zeros((card.n_items, 1)), np.inf),
         weight_bytes=card.weights,
         cache_bytes=work.sequences * np.minimum(work.tokens, card.items.window) * card.items.cache_numbers * work.cache_bytes,
         workspace_bytes=_workspace(card, work, math.ceil(work.sequences / in_progress)),
@@ -208,15 +214,23 @@ def held(card: ModelCard, machine: Machine, work: Workload, *, in_progress: int 
     )
 
 
-class _Item:
-    """FLOPs and bytes of the runs of an item: of the chunks of a prompt, and of each token after it."""
+class Runs(NamedTuple):
+    """The runs of an item, of the chunks of a prompt and of each token after it: their tokens, FLOPs and bytes."""
 
-    def __init__(self, card: ModelCard, i: int, work: Workload) -> None:
+    tokens: FloatArray
+    flops: FloatArray
+    bytes: FloatArray
+
+
+class LanguageWork:
+    """FLOPs and bytes of the runs of an item, with its experts or without."""
+
+    def __init__(self, card: ModelCard, i: int, work: Workload, *, experts: bool = True) -> None:
         row, self.work = {name: card.items[name][i] for name in card.items.names}, work
         self.kind, self.window = row["kind"], float(row["window"])
         self.heads = row["heads"]
         self.sizes = row["key_size"] + row["value_size"], row["decode_key_size"] + row["decode_value_size"]
-        self.used = row["experts_used"] / row["experts"] if row["experts"] else 0.0
+        self.used = row["experts_used"] / row["experts"] if row["experts"] and experts else 0.0
         self.cache = row["cache_numbers"] * work.cache_bytes
         self.width = card.width * work.activation_bytes
         dense = np.arange(len(PARTS)) != _EXPERTS
@@ -225,8 +239,12 @@ class _Item:
         self.parameters, self.bytes = (float(table[i, dense].sum()) for table in (card.parameters, card.weight_bytes))
         self.expert_parameters, self.expert_bytes = (float(table[i, _EXPERTS]) for table in (card.parameters, card.weight_bytes))
 
-    def prompt(self, batch: int) -> tuple[FloatArray, FloatArray]:
-        """Return FLOPs and bytes of each chunk of the prompts of a batch, one sequence after the other."""
+    def runs(self, batch: int) -> Runs:
+        """Return all runs of a batch of sequences."""
+        return Runs(*map(np.concatenate, zip(self.prompt(batch), self.output(batch), strict=True)))
+
+    def prompt(self, batch: int) -> Runs:
+        """Return each chunk of the prompts of a batch, one sequence after the other."""
         p, total = self.work.prompt, self.work.prompt * batch
         ends = np.minimum(np.arange(1, math.ceil(total / self.work.chunk) + 1) * self.work.chunk, total).astype(float)
         starts = np.concatenate([[0.0], ends[:-1]])
@@ -236,8 +254,8 @@ class _Item:
         wanted = finished if self.kind == "head" else ends - starts
         return self._work(ends - starts, wanted, attended * self.sizes[0], read)
 
-    def output(self, batch: int) -> tuple[FloatArray, FloatArray]:
-        """Return FLOPs and bytes of each further token of the sequences of a batch."""
+    def output(self, batch: int) -> Runs:
+        """Return each further token of the sequences of a batch."""
         context = np.minimum(self.work.prompt + np.arange(1.0, self.work.output + 1), self.window)
         tokens = np.full(self.work.output, float(batch))
         return self._work(tokens, tokens, batch * context * self.sizes[1], batch * context)
@@ -250,15 +268,15 @@ class _Item:
         attended: FloatArray = tokens // p * whole + within * (within + 1) / 2 + (rest - within) * most
         return attended
 
-    def _work(self, tokens: FloatArray, wanted: FloatArray, attention: FloatArray, read: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return FLOPs and bytes of runs: of their tokens, those whose result is wanted, products of attention, and cached tokens read."""
+    def _work(self, tokens: FloatArray, wanted: FloatArray, attention: FloatArray, read: FloatArray) -> Runs:
+        """Return runs: by their tokens, those whose result is wanted, products of attention, and cached tokens read."""
         flops = 2 * wanted * self.parameters + 2 * tokens * self.used * self.expert_parameters + 2 * self.heads * attention
         met = 1 - (1 - self.used) ** tokens
         weights = np.where(wanted > 0, self.bytes, 0.0) + met * self.expert_bytes
-        return flops, weights + (read + tokens) * self.cache + 2 * tokens * self.width
+        return Runs(tokens, flops, weights + (read + tokens) * self.cache + 2 * tokens * self.width)
 
 
-def _alike(card: ModelCard) -> list[np.ndarray]:
+def alike(card: ModelCard) -> list[np.ndarray]:
     """Return the items in groups of equal rows."""
     items = card.items
     columns = [items[name] for name in items.names if name not in ("name", "kind", "workspace_numbers")]
@@ -276,7 +294,7 @@ def _workspace(card: ModelCard, work: Workload, batch: int) -> FloatArray:
     return numbers
 
 
-def _messages(machine: Machine, count: float, total: float) -> FloatArray:
+def messages(machine: Machine, count: float, total: float) -> FloatArray:
     """Return the seconds of messages between each two devices; inf where there is no route."""
     cluster = machine.cluster
     with np.errstate(divide="ignore", invalid="ignore"):

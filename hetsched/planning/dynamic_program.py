@@ -9,136 +9,26 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from hetsched.arguments import checked
-from hetsched.arrays import FloatArray, Frozen, IntArray
+from hetsched.arrays import FloatArray, Frozen
 from hetsched.chain.evaluation import evaluate
+from hetsched.chain.offloading import Offloading
 from hetsched.chain.placement import Placement
 from hetsched.chain.problem import ChainProblem
 from hetsched.errors import UnsupportedFeature
 from hetsched.planning import chain_kernels as kernels
+from hetsched.planning.offloading import least_offloaded
+from hetsched.planning.tables import Tables
 
 CLOSE = 1e-12
 """Relative difference of latencies below which one is not better than another, as sums are rounded."""
 SHRINK = 0.8
 """Factor by which the first caps on overlapped times shrink: of 0.5 to 0.85 the one with the least evaluations for 80 blocks."""
-MOST_NUMBERS = 2**27
-"""The most numbers of a table, which is a gigabyte: sixteen devices that all differ and eighty items have three quarters of it."""
-
-
-class Tables:
-    """What the dynamic programs read of a problem."""
-
-    def __init__(self, problem: ChainProblem) -> None:
-        self.problem = problem
-        groups = problem.groups
-        self.size = np.bincount(groups)
-        self.first = np.array([int(np.argmax(groups == g)) for g in range(len(self.size))])
-        self.last = np.array([int(np.flatnonzero(groups == g)[-1]) for g in range(len(self.size))])
-        self.stride = np.cumprod([1, *(self.size[:-1] + 1)])
-        self.n_states = int(np.prod(self.size + 1.0))
-        numbers = self.n_states * len(self.size) * (problem.n_items + 1)
-        if numbers > MOST_NUMBERS:
-            raise UnsupportedFeature(
-                f"{problem.n_devices} devices of which {len(self.size)} differ and {problem.n_items} items take a table of {numbers:,} "
-                f"numbers; {MOST_NUMBERS:,} are possible: leave devices out, or give alike ones the same times, memory and links"
-            )
-
-    @functools.cached_property
-    def table(self) -> FloatArray:
-        """Return working memory of `chain_kernels.shortest`."""
-        return np.empty((len(self.size), self.n_states, self.problem.n_items + 1))
-
-    @functools.cached_property
-    def used(self) -> IntArray:
-        """Used devices of each group in each state [state, group]."""
-        digits: IntArray = np.arange(self.n_states)[:, None] // self.stride % (self.size + 1)
-        return digits
-
-    @functools.cached_property
-    def n_stages(self) -> IntArray:
-        """Number of used devices in each state."""
-        counts: IntArray = self.used.sum(axis=1)
-        return counts
-
-    def before(self, times: FloatArray) -> FloatArray:
-        """Return the seconds of the items before each end [group, n + 1] by those of an item [n, m], without impossible ones."""
-        seconds = times[:, self.first].T
-        before = np.zeros((len(seconds), self.problem.n_items + 1))
-        np.cumsum(np.where(np.isfinite(seconds), seconds, 0.0), axis=1, out=before[:, 1:])
-        return before
-
-    def intervals(self, times: FloatArray) -> FloatArray:
-        """Return the seconds of an interval [group, start, end] by those of an item [n, m]; inf where the end is not behind the start."""
-        before = self.before(times)
-        seconds: FloatArray = before[:, None, :] - before[:, :, None]
-        seconds[:, np.tri(self.problem.n_items + 1, dtype=bool)] = np.inf
-        return seconds
-
-    @functools.cached_property
-    def rest(self) -> FloatArray:
-        """Seconds of the items before each end [group, n + 1], without those that overlap."""
-        return self.before(self.problem.seconds - self.problem.overlapped_seconds)
-
-    @functools.cached_property
-    def stages(self) -> FloatArray:
-        """Seconds of a stage [group, start, end]; inf where there is none, or an item is impossible."""
-        seconds = self.intervals(self.problem.seconds) + self.problem.stage_seconds[self.first, None, None]
-        for g, i in np.argwhere(np.isinf(self.problem.seconds[:, self.first].T)):
-            seconds[g, : i + 1, i + 1 :] = np.inf
-        return seconds
-
-    @functools.cached_property
-    def overlapped(self) -> FloatArray:
-        """Overlapped seconds of a stage [group, start, end]; inf where there is none."""
-        return self.intervals(self.problem.overlapped_seconds)
-
-    @functools.cached_property
-    def needed(self) -> FloatArray:
-        """Bytes of a stage [start, end]; inf where the end is not behind the start."""
-        problem, n = self.problem, self.problem.n_items
-        held = np.concatenate([[0.0], np.cumsum(problem.weight_bytes + problem.cache_bytes)])
-        needed: FloatArray = held[None, :] - held[:, None]
-        for start in range(n):
-            needed[start, start + 1 :] += np.maximum.accumulate(problem.workspace_bytes[start:])
-        needed[0, n] -= problem.shared_bytes
-        needed[np.tri(n + 1, dtype=bool)] = np.inf
-        return needed
-
-    def between(self, pairs: FloatArray) -> FloatArray:
-        """Return numbers of pairs of devices by pair of groups; of a group with itself, those of two of its devices, inf if it has one."""
-        result: FloatArray = pairs[np.ix_(self.first, self.last)].copy()
-        np.fill_diagonal(result, np.where(self.size > 1, pairs[self.first, self.last], np.inf))
-        return result
-
-    def lowest(self, cap: float, overlap: float) -> IntArray:
-        """Return the first item of a stage by its group and end.
-
-        The stage is possible, fits, and takes at most `cap` seconds, `overlap` of them overlapped.
-        """
-        low, row = np.empty((len(self.size), self.problem.n_items + 1), np.int64), np.empty(self.problem.n_items + 1, np.int64)
-        for g, k in enumerate(self.first):
-            kernels.lowest_starts(self.needed, self.problem.memory_bytes[k], low[g])
-            for seconds, most in ((self.stages, min(cap, np.finfo(float).max)), (self.overlapped, overlap)):  # no impossible item
-                kernels.lowest_starts(seconds[g], most, row)
-                np.maximum(low[g], row, out=low[g])
-        return low
-
-    def largest_overlap(self, placement: Placement) -> float:
-        """Return the largest overlapped seconds of a stage or hop, by the same sums as `lowest`."""
-        problem, stages = self.problem, placement.stages
-        hops = (problem.overlapped_hops[a.device, b.device] for a, b in itertools.pairwise(stages))
-        return float(max(*hops, *(self.overlapped[problem.groups[k], first, end] for k, first, end in stages), 0.0))
-
-    def placement(self, groups: IntArray, starts: IntArray) -> Placement:
-        """Return the placement with the group and the first item of each stage; devices of a group are taken in order."""
-        free = [iter(np.flatnonzero(self.problem.groups == g).tolist()) for g in range(len(self.size))]
-        ends = [*starts[1:].tolist(), self.problem.n_items]
-        return Placement((next(free[g]), start, end) for g, start, end in zip(groups.tolist(), starts.tolist(), ends, strict=True))
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,9 +68,20 @@ def least_latency(problem: ChainProblem, *, cap: float = math.inf, each: bool = 
     Raises
     ------
     UnsupportedFeature
-        The devices differ so much that the table would be too large.
+        The devices differ so much that the table would be too large, or items may be offloaded and there is a cap.
     """
-    return _least(Tables(problem), cap, range(1, problem.n_devices + 1), None if each else np.ones(problem.n_devices))
+    if problem.offloading is None:
+        return _least(Tables(problem), cap, range(1, problem.n_devices + 1), None if each else np.ones(problem.n_devices))
+    if cap < math.inf:
+        raise UnsupportedFeature(f"cap is {cap} and items may be offloaded; give no cap, or a problem with offloading=None")
+    if each:
+        found = [least_offloaded(problem, count=count) for count in range(1, problem.n_devices + 1)]
+    else:
+        value, placement = least_offloaded(problem)
+        found = [(math.inf, None)] * problem.n_devices
+        if placement is not None:
+            found[len(placement) - 1] = value, placement
+    return LeastLatencies(np.array([value for value, _ in found]), tuple(placement for _, placement in found))
 
 
 def _least(tables: Tables, cap: float, counts: Sequence[int], weight: FloatArray | None = None) -> LeastLatencies:
@@ -236,9 +137,9 @@ def _least_sums(tables: Tables, cap: float, overlap: float, counts: Sequence[int
     arrive, queue = np.empty(problem.n_items), np.empty(problem.n_items, np.int64)
     least = np.full(problem.n_devices, np.inf)
     placements: list[Placement | None] = [None] * problem.n_devices
-    for first, back in _first_groups(tables, closing):
+    for first, back in tables.first_groups(closing):
         kernels.shortest(chain, first, tables.table, arrive, queue)
-        total = _totals(tables, back)
+        total = tables.totals(back)
         for count in counts:
             own = np.flatnonzero(tables.n_stages == count)
             at = int(np.argmin(total[own]))
@@ -249,20 +150,6 @@ def _least_sums(tables: Tables, cap: float, overlap: float, counts: Sequence[int
                 placements[count - 1] = tables.placement(groups[::-1], starts[::-1])
                 least[count - 1] = total[used, g]
     return LeastLatencies(least, tuple(placements))
-
-
-def _first_groups(tables: Tables, closing: FloatArray) -> Iterator[tuple[int, FloatArray]]:
-    """Yield groups of the first stage, -1 for any, with the time back to it from each group; closing times that are all equal need one."""
-    pairs = tables.between(np.zeros_like(tables.problem.closing)) == 0
-    if (closing[pairs] == closing[pairs][:1]).all():
-        yield -1, np.full(len(closing), closing[pairs].max(initial=0.0))
-    else:
-        yield from ((g, closing[:, g]) for g in range(len(closing)))
-
-
-def _totals(tables: Tables, back: FloatArray) -> FloatArray:
-    """Return the value of all items in each state [state, group], with the times back to the first stage."""
-    return np.where(tables.used > 0, tables.table[:, :, -1].T, np.inf) + np.where(tables.n_stages[:, None] > 1, back, 0.0)
 
 
 @dataclass(frozen=True)
@@ -283,12 +170,19 @@ def least_period(problem: ChainProblem | Sequence[ChainProblem]) -> LeastPeriod:
         The problem, or if it depends on the number of stages that for 1, 2, ... of them: with K requests in progress each may have a
         K-th of the sequences. The last one is that of more stages too.
 
+    Raises
+    ------
+    UnsupportedFeature
+        The devices differ so much that the table would be too large, or items may be offloaded.
+
     Notes
     -----
     With k requests in progress, loads of at most B and the least latency S(B) under that cap, the period is ``max(B, S(B) / k)``. S never
     rises with B, so the least is at the smallest load B with ``S(B) / k <= B``, least over the numbers of stages, or at the load before.
     """
     problems = [problem] if isinstance(problem, ChainProblem) else problem
+    if any(own.offloading is not None for own in problems):
+        raise UnsupportedFeature("items may be offloaded, which is searched for the latency alone; give a problem with offloading=None")
     found = LeastPeriod(None, math.inf)
     for count, own in enumerate(problems, 1):
         most = own.n_devices if count == len(problems) else min(count, own.n_devices)
@@ -328,8 +222,11 @@ def _period_below(known: LeastPeriod, tables: Tables, counts: Sequence[int]) -> 
 def least_missing(problem: ChainProblem) -> float:
     """Return the least sum over the stages of the bytes that they need beyond their devices' memory; 0 if a placement fits.
 
-    The times of the placement are finite; inf if those of no placement are.
+    The times of the placement are finite; inf if those of no placement are. What devices hold for others counts
+    too; if there is much that may be offloaded, on many devices, it is a bound from below.
     """
+    if problem.offloading is not None:
+        return least_offloaded(problem, missing=True)[0]
     tables = Tables(problem)
     memory = np.minimum(problem.memory_bytes, np.finfo(float).max)  # finite, so that inf is left where there is no stage
     missing = np.maximum(tables.needed - memory[tables.first, None, None], 0.0)
@@ -338,9 +235,9 @@ def least_missing(problem: ChainProblem) -> float:
     nothing = np.zeros_like(tables.rest)
     chain = kernels.Chain(nothing, nothing[:, 0].copy(), nothing.astype(np.int64), hop, closing, tables.size, tables.stride)
     least = math.inf
-    for first, back in _first_groups(tables, closing):
+    for first, back in tables.first_groups(closing):
         kernels.shortest_of_any(chain, missing, first, tables.table, np.empty(problem.n_items))
-        least = min(least, float(_totals(tables, back).min()))
+        least = min(least, float(tables.totals(back).min()))
     return least
 
 
@@ -348,11 +245,14 @@ def least_missing(problem: ChainProblem) -> float:
 def fewest_stages(problem: ChainProblem) -> int | None:
     """Return the fewest stages of a placement that fits and takes finite times; None if there is none.
 
-    Where no hop is impossible, the longest prefix that a set of devices can hold is enough to know, in time G prod(m_g + 1).
+    Where no hop is impossible, and nothing may be offloaded, the longest prefix that a set of devices can hold is enough to know, in time
+    G prod(m_g + 1).
     """
     tables = Tables(problem)
     pairs = tables.between(np.zeros_like(problem.hops)) == 0
-    if not all(np.isfinite(tables.between(each)[pairs]).all() for each in (problem.hops, problem.closing)):
+    if problem.offloading is not None or not all(
+        np.isfinite(tables.between(each)[pairs]).all() for each in (problem.hops, problem.closing)
+    ):
         found = np.isfinite(least_latency(problem.without_times()).latency)
         return int(np.argmax(found)) + 1 if found.any() else None
     lowest, starts = tables.lowest(math.inf, math.inf), np.arange(problem.n_items + 1)
@@ -370,3 +270,5 @@ def prepare() -> None:
     least_period(problem)
     least_missing(problem)
     fewest_stages(problem)
+    moved = Offloading([1.0, 0.0], np.ones((2, 2)), np.ones((2, 2)))
+    least_offloaded(problem.replace(weight_bytes=[1.0, 1.0], memory_bytes=[1.0, 1.0], offloading=moved))

@@ -6,15 +6,18 @@ import math
 from dataclasses import dataclass
 
 from hetsched.arguments import checked, number
-from hetsched.planning.dynamic_program import Tables
+from hetsched.planning.offloading import work
 from hetsched.planning.planner import ModelPlan
 from hetsched.planning.sensitivity import STEPS, Best
+from hetsched.planning.tables import Tables
 
 NOTHING = Best(math.inf, None)
 CAPS = 10
 """About how many caps on overlapped times are tried."""
 MORE = 1e9
 """Bytes of memory that are added to a device."""
+SEARCH = 1e6
+"""Steps of the search for offloaded items that do not depend on their number."""
 MOST_WORK = 3e7
 """Steps of dynamic programs that an explanation may take, about a third of a second: what takes more is left out unless it is asked for."""
 
@@ -55,7 +58,7 @@ class Explanation:
     most_bits : float
         The most bits per parameter with which any placement fits, all weights scaled alike; 0 if none does.
     devices : tuple of DeviceLimit
-        Of the devices with a stage.
+        Of the devices with a stage, or that hold weights of others.
     without_hops : float
         The best value if links took no time; nan without a placement.
     second_best : Best
@@ -91,13 +94,15 @@ def explain(plan: ModelPlan, *, most_work: float = MOST_WORK) -> Explanation:
         return Explanation(context, sequences, bits)
     budget = _Budget(solve_work(plan), most_work)
     problem = plan.problem
-    of_group = {problem.groups[stage.device]: problem.devices[stage.device] for stage in reversed(plan.placement.stages)}
+    own = [*(stage.device for stage in plan.placement.stages), *(holder for _, holder in plan.placement.offloaded)]
+    of_group = {problem.groups[k]: problem.devices[k] for k in reversed(own)}
     used = sorted(of_group.values(), key=problem.devices.index)
     without_hops = plan.without_hops().value if budget.allows("faster links", 1) else math.nan
     second = plan.second_best() if budget.allows("the next best order of devices", len(plan.placement) + 1) else NOTHING
     regret = plan.regret() if budget.allows("wrong times", 2 * (int(problem.groups.max()) + 1)) else math.nan
     more = {name: plan.with_memory(name, MORE) for name in used} if budget.allows("more memory", len(used)) else {}
-    bisections = math.ceil(math.log2(problem.n_items**2)) + 1
+    amounts = problem.n_items**2 if plan.question.offloads is None else plan.card.total_bytes
+    bisections = math.ceil(math.log2(amounts)) + 1
     steps = {name: plan.next_memory_step(name) for name in used} if budget.allows("the next step of memory", len(used) * bisections) else {}
     factors = {}
     overlap = any(one.overlapped_seconds.any() for one in plan.problems)
@@ -137,7 +142,9 @@ class _Budget:
 def solve_work(plan: ModelPlan) -> float:
     """Return about how many steps a solve takes: those of the dynamic program, for each number of stages and cap of a throughput."""
     tables = Tables(plan.problems[0])
+    searches = sum(SEARCH + work(problem) for problem in plan.problems if problem.offloading is not None)
     steps = float(tables.n_states * len(tables.size) ** 2 * plan.problem.n_items)
     if plan.problems[-1].overlapped_seconds.any():
-        return steps * CAPS
+        return searches + steps * CAPS
+    steps += searches
     return steps if plan.regime == "latency" else steps * len(plan.problems) * math.log2(plan.problem.n_items**2)

@@ -47,13 +47,17 @@ class CostsPart(Row, kw_only=True):
 
 
 class PlanStageRow(Row, kw_only=True):
-    """A stage: items from `first` to `last` on a device, what it takes, and the bytes that it needs."""
+    """A stage: items from `first` to `last` on a device, what it takes, the bytes that the device needs, and its offloaded items.
+
+    These are device, first and last item of those whose experts, or weights, another device holds.
+    """
 
     device: str
     first: Count
     last: Count
     seconds: float
     bytes: float
+    offloaded: list[tuple[str, Count, Count]] = []
 
 
 class BaselineRow(Row, kw_only=True):
@@ -61,6 +65,7 @@ class BaselineRow(Row, kw_only=True):
 
     name: str
     stages: list[tuple[str, Count, Count]]
+    offloaded: list[tuple[str, Count, Count]] = []
     missing_bytes: float
     seconds: Number
 
@@ -105,6 +110,7 @@ class PlanDocument(Document[ModelPlan], kw_only=True, tag="hetsched-plan"):
                 BaselineRow(
                     name=row.name,
                     stages=[(value.problem.devices[stage.device], stage.first, stage.end - 1) for stage in row.placement.stages],
+                    offloaded=[(value.problem.devices[k], first, end - 1) for k, first, end in row.placement.offloaded_runs()],
                     missing_bytes=row.missing_bytes,
                     seconds=_finite(row.value),
                 )
@@ -139,12 +145,15 @@ class PlanDocument(Document[ModelPlan], kw_only=True, tag="hetsched-plan"):
         if not self.stages:
             return Best(math.inf, None)
         names = question.problems[0].devices
-        strange = [row.device for row in self.stages if row.device not in names]
+        moved = [run for row in self.stages for run in row.offloaded]
+        strange = [name for name in [*(row.device for row in self.stages), *(name for name, _, _ in moved)] if name not in names]
         if strange:
             raise InvalidProblem(
                 f"a stage is on {strange[0]!r}, which is none of the devices {', '.join(names)}; correct it, or solve again"
             )
-        placement = Placement((names.index(row.device), row.first, row.last + 1) for row in self.stages)
+        stages = [(names.index(row.device), row.first, row.last + 1) for row in self.stages]
+        last = len(question.problems[0].items) - 1
+        placement = Placement(stages, ((i, names.index(name)) for name, first, end in moved for i in range(first, min(end, last) + 1)))
         stated = float(self.seconds or 0.0)
         violations = verify_placement(question.of(placement), placement, **question.stated(stated))
         if violations:

@@ -64,7 +64,8 @@ class ModelPlan(Frozen):
     value : float
         Seconds, by the costs; inf without a placement.
     missing_bytes : float
-        Least sum of the bytes that are lacking, over all placements; 0 if one fits, inf if the devices cannot run the items at all.
+        Least sum of the bytes that are lacking, over all placements; 0 if one fits, inf if the devices cannot run the items at all. Where
+        weights may be offloaded it may be a bound from below.
     baselines : tuple of Baseline
         What the tool does by default, if one is asked for, and what simple rules make of the same problem, evaluated with the same costs.
         No value is less than that of the plan.
@@ -133,7 +134,8 @@ class ModelPlan(Frozen):
     @property
     def cost_basis(self) -> str:
         """``"modelled"``, ``"measured"`` or ``"mixed"``: whether the efficiency of no, each or some device was measured."""
-        return basis(name in self.machine.efficiency for name in self.problem.devices)
+        used = zip(self.machine.cluster.names, self.machine.computes, strict=True)
+        return basis(name in self.machine.efficiency for name, computes in used if computes and name in self.problem.devices)
 
     @checked
     def next_memory_step(self, device: str) -> MemoryStep | None:
@@ -219,7 +221,7 @@ class ModelPlan(Frozen):
         asked = {"context": work.tokens, "sequences": work.sequences, "chunk": work.chunk}
         share = self._memory_share()
         made = chosen.emit(self.card, self._placed(), devices, model=model, cache_bytes=work.cache_bytes, memory_share=share, **asked)
-        understood = chosen.read(self.card, made, devices)
+        understood = chosen.execution.as_run(chosen.read(self.card, made, devices), devices)
         assert understood == self.placement, f"{chosen.name} reads {made.text!r} as {understood!r}, not as {self.placement!r}"
         return made
 
@@ -259,12 +261,19 @@ class ModelPlan(Frozen):
 
 
 def stage_rows(plan: ModelPlan) -> list[dict[str, Any]]:
-    """Return device, first and last item, seconds and bytes of each stage; none without a placement."""
+    """Return device, items, seconds, bytes and offloaded items of each stage, these with their device; none without a placement."""
     if plan.placement is None:
         return []
     names, found = plan.problem.devices, plan.values
     return [
-        {"device": names[stage.device], "first": stage.first, "last": stage.end - 1, "seconds": taken, "bytes": held}
+        {
+            "device": names[stage.device],
+            "first": stage.first,
+            "last": stage.end - 1,
+            "seconds": taken,
+            "bytes": held,
+            "offloaded": [(names[k], first, end - 1) for k, first, end in plan.placement.offloaded_runs(stage)],
+        }
         for stage, taken, held in zip(plan.placement.stages, found.stage_seconds.tolist(), found.stage_bytes.tolist(), strict=True)
     ]
 
@@ -292,7 +301,9 @@ def plan(
         tool pipelines them.
     tool : str, optional
         A name of `hetsched.planning.tools.TOOLS`: only placements that it can state are searched, with the memory that it leaves free
-        where ``reserved_bytes`` of the machine does not say how much, and its default is a baseline. Default: all placements.
+        where ``reserved_bytes`` of the machine does not say how much, and its default is a baseline. They include weights that it may
+        leave on other devices than that of their stage: llama.cpp experts on the CPU, Transformers and Accelerate weights on the CPU or
+        a disk. Default: all placements of whole items.
     costs : LanguageRoofline, optional
         The cost model. Default: ``LanguageRoofline()``.
     order : sequence of str, optional
@@ -369,8 +380,9 @@ def _baselines(question: Question) -> tuple[Baseline, ...]:
     if tool is not None:
         names = question.names(tool.name)
         memory = {device.name: device.memory_bytes for device in question.machine.cluster.devices}
-        with contextlib.suppress(UnsupportedFeature):  # it has none for this model, or needs a finite memory
-            made[f"{tool.name} default"] = tool.default(card, problem, names, free_bytes=[memory[name] for name in problem.devices])
+        with contextlib.suppress(UnsupportedFeature):  # it has none for this model, is no stages, or needs a finite memory
+            stated = tool.default(card, problem, names, free_bytes=[memory[name] for name in problem.devices])
+            made[f"{tool.name} default"] = stated if problem.offloading is None else tool.execution.as_run(stated, names)
     able = [k for k in range(problem.n_devices) if k != host and np.isfinite(problem.seconds[1 : card.n_blocks + 1, k]).all()]
     if able:
         bandwidth = {device.name: device.memory_bandwidth for device in question.machine.cluster.devices}

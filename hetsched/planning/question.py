@@ -14,15 +14,18 @@ from hetsched.arguments import shown
 from hetsched.chain.card import ModelCard
 from hetsched.chain.evaluation import evaluate
 from hetsched.chain.machine import Machine
+from hetsched.chain.offloading import Offloading
 from hetsched.chain.placement import Placement
 from hetsched.chain.problem import ChainProblem
 from hetsched.chain.workload import Workload
 from hetsched.costs.language import LanguageRoofline, held
+from hetsched.costs.offloading import experts_held, weights_copied
 from hetsched.errors import InvalidArgument, UnsupportedFeature
 from hetsched.planning.dynamic_program import fewest_stages, least_latency, least_missing, least_period
+from hetsched.planning.offloading import is_searchable
 from hetsched.planning.sensitivity import Best, Problems
 from hetsched.planning.tools import TOOLS, Tool
-from hetsched.planning.tools.protocol import Execution, impossible_on
+from hetsched.planning.tools.protocol import Execution, Offloads, impossible_on
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,8 +70,8 @@ class Question:
     def problems(self) -> Problems:
         """The problems for 1, 2, ... stages, the last one for more too; those of the tool, if one is asked for.
 
-        Of a tool that computes chunks of a prompt at once unless the host has blocks there are two for the latency: those with such
-        blocks, and those without.
+        Of a tool that computes chunks of a prompt at once unless the host has blocks, or weights of some, there are two for the latency:
+        those with such blocks, and those without.
         """
         if not self.execution.overlaps or self.regime != "latency":
             return tuple(self._problem(count) for count in range(1, self._most() + 1))
@@ -79,7 +82,7 @@ class Question:
 
     def _most(self) -> int:
         """Return the most microbatches that are in progress."""
-        return 1 if self.regime != "throughput" else min(len(self.machine.cluster.names), self.card.n_items, self.work.sequences)
+        return 1 if self.regime != "throughput" else min(len(self.used), self.card.n_items, self.work.sequences)
 
     def _problem(self, count: int, *, overlap: bool = False, times: bool = True) -> ChainProblem:
         """Return the problem of `count` microbatches in progress; for the throughput with times per sequence, or without times."""
@@ -98,16 +101,49 @@ class Question:
             items = self.card.items
             tokens = self.execution.cache_tokens(items.window, work)
             problem = problem.replace(cache_bytes=tokens * items.cache_numbers * work.cache_bytes)
-        if self.order is not None:
-            problem = selected(problem, self.order)
+        if self.used != problem.devices:
+            problem = selected(problem, self.used)
         if self.tool is not None:
-            problem = self.tool.restricted(self.card, problem, self.names(self.tool.name))
+            whole, problem = problem, self.tool.restricted(self.card, problem, self.names(self.tool.name))
+            offloading = None if overlap else self._offloading(self.tool, machine, work, times and self.regime != "fit")
+            if offloading is not None:
+                closed = offloading.closed(whole.shared_bytes) if self.tool.closes(self.card) else offloading
+                moving = problem.replace(offloading=closed)
+                problem = moving if is_searchable(moving) else problem
         return problem if self.order is None else forward(problem)
+
+    def _offloading(self, tool: Tool, machine: Machine, work: Workload, times: bool) -> Offloading | None:
+        """Return which weights the tool may leave on other devices; None if it leaves none there."""
+        rule = tool.execution.offloads
+        holders = [] if rule is None else rule.holders(self.card, self.names(tool.name))
+        if rule is None or not holders:
+            return None
+        own = [machine.cluster.index[name] for name in self.used]
+        find = experts_held if rule.part == "experts" else weights_copied
+        return find(self.card, machine, work, [own[k] for k in holders], self.costs if times else None).selected(own)
+
+    @property
+    def used(self) -> tuple[str, ...]:
+        """The devices that may be used: those of the order, or all that the tool can use."""
+        if self.order is not None:
+            return self.order
+        disks = self.tool is None or self.execution.disks
+        return tuple(name for name, computes in zip(self.machine.cluster.names, self.machine.computes, strict=True) if computes or disks)
+
+    @property
+    def not_searched(self) -> str:
+        """What the tool can state and is not searched, for people."""
+        return self.execution.not_searched if self.offloads is None else self.offloads.not_searched
+
+    @property
+    def offloads(self) -> Offloads | None:
+        """Which weights may be on other devices than that of their stage; None if none are searched."""
+        return self.execution.offloads if self.problems[0].offloading is not None else None
 
     def _within_budgets(self, tool: Tool) -> Machine:
         """Return the machine that leaves free what the tool does, where the user does not say how much."""
         machine = self.machine
-        names = dict(zip(self.order or machine.cluster.names, self.names(tool.name), strict=True))
+        names = dict(zip(self.used, self.names(tool.name), strict=True))
         reserved = {
             device.name: device.memory_bytes - tool.execution.budget(names[device.name], device.memory_bytes)
             for device in machine.cluster.devices
@@ -118,8 +154,7 @@ class Question:
     def names(self, tool: str) -> tuple[str | int, ...]:
         """Return what a tool calls the devices of the problems; those of one node are named without it."""
         names = dict(zip(self.machine.cluster.names, self.machine.names_in(tool), strict=True))
-        used = self.order or self.machine.cluster.names
-        nodes = self._nodes()
+        used, nodes = self.used, self._nodes()
         told = [names[name] for name in used]
         if len(nodes) == 1:
             told = [int(short) if (short := str(name).removeprefix(f"{nodes[0]}:")).isdigit() else short for name in told]
@@ -133,7 +168,7 @@ class Question:
     def _nodes(self) -> list[str]:
         """Return the nodes of the devices that may be used."""
         index, devices = self.machine.cluster.index, self.machine.cluster.devices
-        used = [devices[index[name]] for name in self.order or self.machine.cluster.names if name in index]
+        used = [devices[index[name]] for name in self.used if name in index]
         return list(dict.fromkeys(device.node or device.name for device in used)) if any(device.node for device in used) else [""]
 
     @property
@@ -165,7 +200,8 @@ class Question:
             return problems[0]
         if self.regime == "throughput":
             return problems[min(len(placement), len(problems)) - 1]
-        return problems[0 if any(stage.device == self.host and stage.end > 1 for stage in placement.stages) else -1]
+        on_host = any(stage.device == self.host and stage.end > 1 for stage in placement.stages)
+        return problems[0 if on_host or placement.offloaded else -1]
 
     def solve(self, problems: Problems) -> Best:
         """Return the best placement of problems as those of the question."""
@@ -190,6 +226,8 @@ class Question:
         for count in range(1, most + 1):
             problem = self._problem(count, times=not routes)
             problem = problem.merged(self._starts(problem.n_items))
+            if problem.offloading is not None:
+                return least_latency(problem.without_times(), each=False).best is not None
             fewest = fewest_stages(problem)
             if fewest is not None and (fewest == count or (fewest > count == most) or self.regime != "throughput"):
                 return True
@@ -205,7 +243,7 @@ class Question:
 
     def judged(self, placement: Placement) -> tuple[float, float]:
         """Return the bytes that a placement lacks, and its value, inf if it lacks any."""
-        missing = float(evaluate(self.of(placement), placement).missing_bytes.sum())
+        missing = evaluate(self.of(placement), placement).all_missing_bytes
         return missing, math.inf if missing else self.value(self.problems, placement)
 
     def value(self, problems: Problems, placement: Placement) -> float:
@@ -217,7 +255,8 @@ class Question:
 def unmerged(placement: Placement, starts: Sequence[int], n_items: int) -> Placement:
     """Return a placement of a chain from that of the chain which is merged at `starts`."""
     edges = [*starts, n_items]
-    return Placement((k, edges[first], edges[end]) for k, first, end in placement.stages)
+    stages = ((k, edges[first], edges[end]) for k, first, end in placement.stages)
+    return Placement(stages, ((edges[item], holder) for item, holder in placement.offloaded))
 
 
 def selected(problem: ChainProblem, order: Sequence[str]) -> ChainProblem:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -14,7 +14,7 @@ from hetsched.chain.evaluation import evaluate
 from hetsched.chain.placement import Placement
 from hetsched.chain.problem import ChainProblem
 from hetsched.errors import UnsupportedFeature
-from hetsched.planning.dynamic_program import Tables
+from hetsched.planning.tables import Tables
 
 CLOSE = 1e-9
 """Relative difference of values that are equal."""
@@ -55,11 +55,15 @@ def with_memory(problems: Problems, device: int, memory_bytes: float) -> Problem
 def next_memory_step(problems: Problems, device: int, solve: Solve) -> MemoryStep | None:
     """Return the least memory of a device with which the value falls; None if none does.
 
-    The value can fall only at a memory that is exactly what some stage needs, and never rises with memory.
+    The value can fall only at a memory that is exactly what some stage needs, and never rises with memory. Where items may be offloaded
+    it can fall at any whole number of bytes.
     """
-    now = solve(problems).value
-    needs = np.unique([Tables(problem).needed for problem in problems])
-    amounts = needs[np.isfinite(needs) & (needs > problems[0].memory_bytes[device])].tolist()
+    now, memory = solve(problems).value, float(problems[0].memory_bytes[device])
+    if any(problem.offloading is not None for problem in problems) and math.isfinite(memory):
+        amounts: Sequence[float] = range(int(memory) + 1, int(max(map(_most_bytes, problems))) + 1)
+    else:
+        needs = np.unique([Tables(problem).needed for problem in problems])
+        amounts = needs[np.isfinite(needs) & (needs > memory)].tolist()
     low, high = -1, len(amounts)
     found: Best | None = None
     while high - low > 1:
@@ -72,12 +76,19 @@ def next_memory_step(problems: Problems, device: int, solve: Solve) -> MemorySte
     return None if found is None else MemoryStep(amounts[high], found)
 
 
+def _most_bytes(problem: ChainProblem) -> float:
+    """Return what a device needs at most."""
+    moved = 0.0 if problem.offloading is None else problem.offloading.weight_bytes
+    return float(problem.weight_bytes.sum() + problem.cache_bytes.sum() + (problem.workspace_bytes + moved).max())
+
+
 def with_factor(problem: ChainProblem, device: int, factor: float) -> ChainProblem:
     """Return the problem with the times of one device multiplied."""
     changed = {name: getattr(problem, name).copy() for name in ("seconds", "overlapped_seconds", "stage_seconds")}
     for amounts in changed.values():
         amounts[..., device] *= factor
-    return problem.replace(**changed)
+    offloading = None if problem.offloading is None else problem.offloading.scaled(factor, device=device)
+    return problem.replace(**changed, offloading=offloading)
 
 
 def break_even(problems: Problems, placement: Placement, device: int, solve: Solve, *, most: float = 16.0) -> tuple[float, float]:
@@ -164,6 +175,7 @@ def without_hops(problems: Problems) -> Problems:
             hops=np.where(np.isfinite(problem.hops), 0.0, np.inf),
             overlapped_hops=None,
             closing=np.where(np.isfinite(problem.closing), 0.0, np.inf),
+            offloading=None if problem.offloading is None else problem.offloading.without_times(links_only=True),
         )
         for problem in problems
     )

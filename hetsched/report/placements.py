@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from hetsched.chain.placement import ChainStage, Placement
 from hetsched.errors import UnsupportedFeature
 from hetsched.planning.explanation import MORE, DeviceLimit, Explanation
@@ -85,9 +87,10 @@ def headline(plan: ModelPlan) -> str:
     if plan.placement is None:
         if math.isinf(plan.missing_bytes):
             return f"no placement: none of the devices can run all items{f' for {plan.tool}' if plan.tool else ''}{_in_order(plan)}"
-        without = plan.question.execution.not_searched
+        without = plan.question.not_searched
+        lacking = f"{'' if plan.question.offloads is None else 'at least '}{size(plan.missing_bytes)}"
         return (
-            f"does not fit: {size(plan.missing_bytes)} are missing, over all placements of whole blocks{_of_tool(plan)}{_in_order(plan)}"
+            f"does not fit: {lacking} are missing, over all placements of whole blocks{_of_tool(plan)}{_in_order(plan)}"
             f"{f', without {without}' if without else ''}"
         )
     if plan.regime == "fit":
@@ -164,13 +167,20 @@ def block_range(first: int, last: int) -> str:
     return f"block {first}" if first == last else f"blocks {first}-{last}"
 
 
-def stage_items(plan: ModelPlan, stage: ChainStage) -> str:
-    """Return the items of a stage in words: ``embed, blocks 0-13, head``."""
+def stage_items(plan: ModelPlan, placement: Placement, stage: ChainStage) -> str:
+    """Return the items of a stage in words: ``embed, blocks 0-13, head, experts of blocks 0-3 on cpu``."""
+    offloads = plan.question.offloads
+    part = "" if offloads is None else offloads.part
+    moved = [f"{part} of {_items(plan, first, end)} on {plan.problem.devices[k]}" for k, first, end in placement.offloaded_runs(stage)]
+    return ", ".join([_items(plan, stage.first, stage.end), *moved])
+
+
+def _items(plan: ModelPlan, start: int, end: int) -> str:
     card, n = plan.card, plan.card.n_blocks
-    first, last = max(stage.first, 1) - 1, min(stage.end - 1, n) - 1
+    first, last = max(start, 1) - 1, min(end - 1, n) - 1
     blocks = [] if last < first else [block_range(first, last)]
-    closed = plan.problem.n_items < card.n_items and stage.first == 0
-    parts = [*(["embed"] if stage.first == 0 else []), *blocks, *(["head"] if stage.end == card.n_items or closed else [])]
+    closed = plan.problem.n_items < card.n_items and start == 0
+    parts = [*(["embed"] if start == 0 else []), *blocks, *(["head"] if end == card.n_items or closed else [])]
     return ", ".join(parts)
 
 
@@ -189,7 +199,7 @@ def command(plan: ModelPlan, model: str | None = None) -> tuple[Command | None, 
 
 def described(plan: ModelPlan, placement: Placement) -> str:
     """Return a placement in a line."""
-    return "; ".join(f"{_device(plan, stage)} {stage_items(plan, stage)}" for stage in placement.stages)
+    return "; ".join(f"{_device(plan, stage)} {stage_items(plan, placement, stage)}" for stage in placement.stages)
 
 
 def _placed(plan: ModelPlan) -> Iterator[Row]:
@@ -201,8 +211,10 @@ def _placed(plan: ModelPlan) -> Iterator[Row]:
         free = float(memory[stage.device])
         warning = f", less than {percent(TIGHT)} left" if tight(held, free) else ""
         times = "" if plan.regime == "fit" else f", {seconds(taken)}"
-        text = f"{_device(plan, stage)}: {stage_items(plan, stage)}; {size(held)} of {size(free)}{warning}{times}"
+        text = f"{_device(plan, stage)}: {stage_items(plan, plan.placement, stage)}; {size(held)} of {size(free)}{warning}{times}"
         yield "placement" if not k else "", text
+    for k in set(np.flatnonzero(found.held_bytes).tolist()) - {stage.device for stage in plan.placement.stages}:
+        yield "", f"{plan.problem.devices[k]}: holds {size(found.held_bytes[k])} of {size(memory[k])}"
 
 
 def tight(held: float, free: float) -> bool:
@@ -229,9 +241,13 @@ def rates(plan: ModelPlan) -> Iterator[Row]:
 def proof(plan: ModelPlan) -> str:
     """Return among which placements the plan is the best."""
     order = "in the given order of devices" if plan.question.order is not None else "in any order of devices"
-    without = plan.question.execution.not_searched
+    without = plan.question.not_searched
     unsearched = f"; not searched: {without}" if without else ""
-    return f"by exact search over all placements of whole blocks{_of_tool(plan)}, one interval a device, {order}; verified{unsearched}"
+    offloads = plan.question.offloads
+    moved = "" if offloads is None else f", with or without {offloads.searched}"
+    return (
+        f"by exact search over all placements of whole blocks{_of_tool(plan)}{moved}, one interval a device, {order}; verified{unsearched}"
+    )
 
 
 def judgement(plan: ModelPlan, row: Baseline) -> str:
@@ -268,7 +284,7 @@ def limits(plan: ModelPlan, explanation: Explanation) -> Iterator[str]:
         if least > 1 / 16 or most < 16:
             at_least, at_most = (f"at least {least:.3g}" if least > 1 / 16 else ""), (f"at most {most:.3g}" if most < 16 else "")
             yield f"the placement stays the best while {limit.device} takes {' and '.join(filter(None, (at_least, at_most)))} times as long"
-    if len(plan.placement) > 1 and not math.isnan(explanation.without_hops):
+    if (len(plan.placement) > 1 or plan.placement.offloaded) and not math.isnan(explanation.without_hops):
         yield f"links that take no time: {_change(plan, Best(explanation.without_hops, None))}"
     if explanation.second_best.placement is not None:
         other = explanation.second_best

@@ -8,7 +8,7 @@ from os import PathLike
 from typing import NamedTuple
 
 from hetsched.arguments import checked
-from hetsched.chain.evaluation import ChainValues, stage_parts
+from hetsched.chain.evaluation import ChainValues, StageParts, held_bytes, stage_parts
 from hetsched.chain.machine import Efficiency
 from hetsched.chain.placement import Placement
 from hetsched.documents import write_bytes
@@ -120,20 +120,24 @@ def _devices(plan: ModelPlan, placement: Placement | None, times: Sequence[Bar])
     problem, cluster = plan.question.of(placement), plan.machine.cluster
     stages = {} if placement is None else {stage.device: stage for stage in placement.stages}
     seconds = dict(zip(stages, (bar.parts for bar in times), strict=False))
+    others = [0.0] * problem.n_devices if placement is None else held_bytes(problem, placement).tolist()
     for k, (name, usable) in enumerate(zip(problem.devices, problem.memory_bytes.tolist(), strict=True)):
         device, stage = cluster.devices[cluster.index[name]], stages.get(k)
-        parts = (0.0, 0.0, 0.0) if stage is None else stage_parts(problem, stage)
+        own, items = StageParts(0.0, 0.0, 0.0), "weights of other stages" if others[k] else ""
+        if stage is not None and placement is not None:
+            own, items = stage_parts(problem, stage, placement.offloaded_in(stage)), stage_items(plan, placement, stage)
+        parts = own._replace(weights=own.weights + others[k])
         held = math.fsum(parts)
         yield _Device(
             name,
             device.kind,
-            "" if stage is None else stage_items(plan, stage),
+            items,
             *parts,
             reserved=device.memory_bytes - usable if math.isfinite(usable) else 0.0,
             free=max(usable - held, 0.0),
             missing=max(held - usable, 0.0),
             memory=device.memory_bytes,
-            tight=stage is not None and tight(held, usable),
+            tight=held > 0 and tight(held, usable),
             seconds=seconds.get(k, {}),
         )
 

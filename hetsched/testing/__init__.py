@@ -16,7 +16,7 @@ from hetsched.testing.brute_force import Optimum, brute_force
 if TYPE_CHECKING:
     from hetsched.testing import bounds, conformance, corpus, profiles
     from hetsched.testing.adversaries import Adversary, Family, adversary
-    from hetsched.testing.chains import best_placements, chain_problems, placements
+    from hetsched.testing.chains import best_placements, chain_problems, offloading_problems, placements
     from hetsched.testing.serving import best_serving, serving_problems
     from hetsched.testing.strategies import clusters, decisions, numbers, problems, task_graphs
 
@@ -35,6 +35,7 @@ __all__ = [
     "corpus",
     "decisions",
     "numbers",
+    "offloading_problems",
     "placements",
     "problems",
     "profiles",
@@ -46,7 +47,7 @@ __all__ = [
 _HOMES = {
     "": ["bounds", "conformance", "corpus", "profiles"],
     "adversaries": ["Adversary", "Family", "adversary"],
-    "chains": ["best_placements", "chain_problems", "placements"],
+    "chains": ["best_placements", "chain_problems", "offloading_problems", "placements"],
     "serving": ["best_serving", "serving_problems"],
     "strategies": ["clusters", "decisions", "numbers", "problems", "task_graphs"],
 }

@@ -298,7 +298,7 @@ class _Search:
         schedule = self._schedule(problem)
         self.evaluations += 1
         length = Fraction(schedule.makespan)
-        optimal = self._optimal(problem, math.floor(length / max(least, 1)))
+        optimal = self._optimal(problem, math.floor(length / max(least, Fraction(1))))
         if optimal is None:
             return None
         return Adversary(length / Fraction(optimal.makespan), problem, schedule, optimal, self.evaluations, self.open)

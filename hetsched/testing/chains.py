@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from hetsched.arguments import checked
+from hetsched.chain.offloading import Offloading
 from hetsched.chain.placement import Placement
 from hetsched.chain.problem import ChainProblem
 from hetsched.errors import UnsupportedFeature
@@ -22,6 +23,7 @@ Row = tuple[int, int, int]
 
 _ITEMS = st.integers(1, 7)
 _DEVICES = st.integers(1, 4)
+_FEW_ITEMS, _SOME_DEVICES = st.integers(1, 4), st.integers(2, 3)
 _HALVES = st.sampled_from([twice / 2 for twice in range(13)])
 _FEW_HALVES = st.sampled_from([twice / 2 for twice in range(7)])
 _SELDOM_IMPOSSIBLE = st.sampled_from([*(twice / 2 for twice in range(19)), math.inf])
@@ -94,7 +96,7 @@ def chain_problems(
         needs[n - 1] -= common  # of all items
         memory = _list(draw, st.one_of(st.integers(0, int(max(needs))), st.sampled_from(needs), st.just(needs[n - 1])), size)
     own = _list(draw, _FEW_HALVES, size) if _value(draw, stage_seconds) else [0.0] * size
-    tables = {}
+    tables: dict[str, Any] = {}
     hop = _MAYBE_IMPOSSIBLE if _value(draw, impossible) else _FEW_HALVES
     for name, present, seconds in (("hops", hops, hop), ("closing", closing, _FEW_HALVES)):
         if _value(draw, present):
@@ -120,6 +122,33 @@ def chain_problems(
     )
 
 
+@st.composite
+def offloading_problems(draw: DrawFn, *, n_items: Given[int] = _FEW_ITEMS, n_devices: Given[int] = _SOME_DEVICES) -> ChainProblem:
+    """Draw a chain whose items may be offloaded, of few kinds; one or two of the devices may hold weights, and may have stages or not.
+
+    Times are multiples of 1/2, and a time may be less where the item is offloaded. Memory is limited, often so that a stage fits with some
+    item offloaded alone.
+
+    Parameters
+    ----------
+    n_items, n_devices : int
+    """
+    problem = draw(chain_problems(n_items=n_items, n_devices=n_devices, shared=False, overlap=False, unable=FLAGS))
+    n, m = problem.n_items, problem.n_devices
+    kinds = draw(st.lists(st.integers(0, n - 1), min_size=n, max_size=n))
+    moved = np.minimum(np.array(_list(draw, _BYTES, n))[kinds], problem.weight_bytes)
+    holds = draw(st.lists(st.integers(0, m - 1), min_size=1, max_size=2, unique=True))
+    kept = np.array(_list(draw, _SELDOM_IMPOSSIBLE, n * m)).reshape(n, m)[kinds]
+    held = np.array(_list(draw, _HALVES, n * m)).reshape(n, m)[kinds]
+    held[:, [k for k in range(m) if k not in holds]] = np.inf
+    links = np.array(_list(draw, _MAYBE_IMPOSSIBLE, m * m)).reshape(m, m) if draw(FLAGS) else np.zeros((m, m))
+    memory = problem.memory_bytes
+    if draw(FLAGS):
+        memory = np.array(_list(draw, st.integers(0, int(problem.weight_bytes.sum() + problem.cache_bytes.sum()) + 2), m))
+    offloading = Offloading(moved, kept, held, np.broadcast_to(links, (n, m, m)), only_first=draw(FLAGS))
+    return problem.replace(memory_bytes=memory, offloading=offloading)
+
+
 @checked
 def placements(problem: ChainProblem, *, covering: bool = False) -> st.SearchStrategy[Placement]:
     """Return a strategy for placements of a problem.
@@ -130,7 +159,7 @@ def placements(problem: ChainProblem, *, covering: bool = False) -> st.SearchStr
     covering : bool
         Whether each covers the chain in order, with a device of its own for each stage: what ``evaluate`` takes. It may not fit, or
         need an impossible hop. Otherwise a third are such; others have one stage of any numbers too many or for another, or
-        consist of such stages.
+        consist of such stages. If items may be offloaded some are, but not if it is covering.
     """
     n, m = problem.n_items, problem.n_devices
     stage = st.tuples(st.integers(-1, m), st.integers(-1, n + 1), st.integers(-1, n + 1))
@@ -148,7 +177,9 @@ def placements(problem: ChainProblem, *, covering: bool = False) -> st.SearchStr
         return [*rows[:place], draw(stage), *rows[place + draw(FLAGS) :]]
 
     rows = whole() if covering else st.one_of(whole(), changed(), st.lists(stage, max_size=m + 1))
-    return rows.map(Placement)
+    if covering or problem.offloading is None:
+        return rows.map(Placement)
+    return st.builds(Placement, rows, st.lists(st.tuples(st.integers(-1, n), st.integers(-1, m)), max_size=3))
 
 
 class BestPlacement(NamedTuple):
@@ -175,7 +206,7 @@ class BestPlacements(NamedTuple):
 
 @checked
 def best_placements(problem: ChainProblem, *, limit: int = 100_000) -> BestPlacements:
-    """Return the best placements by enumeration of all cuts and all choices of devices.
+    """Return the best placements by enumeration of all cuts, all choices of devices, and all of offloaded items.
 
     A placement is valid if each stage fits its device and all times are finite. Values are exact where sums of floats are.
 
@@ -193,6 +224,8 @@ def best_placements(problem: ChainProblem, *, limit: int = 100_000) -> BestPlace
     n, m = len(problem.items), len(problem.devices)
     counts = range(1, min(n, m) + 1)
     size = sum(math.comb(n - 1, count - 1) * math.perm(m, count) for count in counts)
+    if problem.offloading is not None:
+        size *= (1 + int(problem.offloading.holds.sum())) ** int((problem.offloading.weight_bytes > 0).sum())
     if size > limit:
         raise UnsupportedFeature(
             f"the chain has {size} placements, more than limit={limit}; take fewer items or devices, or raise the limit"
@@ -201,16 +234,36 @@ def best_placements(problem: ChainProblem, *, limit: int = 100_000) -> BestPlace
     latencies = dict.fromkeys(counts, nothing)
     period = missing = nothing
     for rows in _placements(n, m):
-        loads = _loads(problem, rows)
-        latency = sum(loads) - _hidden(problem, rows)
-        if latency == math.inf:
-            continue
-        lacking = sum(_missing(problem, *row) for row in rows)
-        missing = _better(missing, lacking, rows)
-        if lacking == 0:
-            latencies[len(rows)] = _better(latencies[len(rows)], latency, rows)
-            period = _better(period, max(*loads, latency / min(len(rows), problem.most_in_progress or len(rows))), rows)
+        for moved in _offloads(problem, rows):
+            loads = _loads(problem, rows, moved)
+            latency = sum(loads) - _hidden(problem, rows)
+            if latency == math.inf:
+                continue
+            lacking = _missing(problem, rows, moved)
+            missing = _better(missing, lacking, rows, moved)
+            if lacking == 0:
+                latencies[len(rows)] = _better(latencies[len(rows)], latency, rows, moved)
+                period = _better(period, max(*loads, latency / min(len(rows), problem.most_in_progress or len(rows))), rows, moved)
     return BestPlacements(min(latencies.values(), key=lambda best: best.value), tuple(latencies.values()), period, missing)
+
+
+def _offloads(problem: ChainProblem, rows: list[Row]) -> Iterator[dict[int, int]]:
+    """Yield the holders of offloaded items in every way, by item; each stage keeps some weights."""
+    offloading = problem.offloading
+    if offloading is None:
+        yield {}
+        return
+    items = np.flatnonzero(offloading.weight_bytes).tolist()
+    for chosen in itertools.product([None, *np.flatnonzero(offloading.holds).tolist()], repeat=len(items)):
+        moved = {i: holder for i, holder in zip(items, chosen, strict=True) if holder is not None}
+        valid = True
+        for k, first, end in rows:
+            own = [i for i in moved if first <= i < end]
+            away = sum(offloading.weight_bytes[i] for i in own)
+            valid &= not own or (away < problem.weight_bytes[first:end].sum() and k not in [moved[i] for i in own])
+            valid &= not own or first == 0 or not offloading.only_first
+        if valid:
+            yield moved
 
 
 def _placements(n: int, m: int) -> Iterator[list[Row]]:
@@ -225,13 +278,23 @@ def _rows(ends: list[int], devices: list[int] | tuple[int, ...]) -> Iterator[Row
     return zip(devices, ends[:-1], ends[1:], strict=True)
 
 
-def _better(best: BestPlacement, value: float, rows: list[Row]) -> BestPlacement:
-    return BestPlacement(value, Placement(rows)) if value < best.value else best
+def _better(best: BestPlacement, value: float, rows: list[Row], moved: dict[int, int]) -> BestPlacement:
+    return BestPlacement(value, Placement(rows, moved.items())) if value < best.value else best
 
 
-def _loads(problem: ChainProblem, rows: list[Row]) -> list[float]:
+def _seconds(problem: ChainProblem, i: int, k: int, holder: int | None) -> float:
+    """Return the seconds of an item, which may be offloaded; no item is possible then that is not otherwise."""
+    if holder is None or problem.offloading is None or problem.seconds[i, k] == math.inf:
+        return float(problem.seconds[i, k])
+    moved = problem.offloading
+    return float(moved.kept_seconds[i, k] + moved.held_seconds[i, holder] + moved.link_seconds[i, k, holder])
+
+
+def _loads(problem: ChainProblem, rows: list[Row], moved: dict[int, int]) -> list[float]:
     """Return the seconds of each stage, of each hop, and of the closing hop of two or more stages."""
-    loads = [float(problem.stage_seconds[k]) + sum(float(problem.seconds[i, k]) for i in range(first, end)) for k, first, end in rows]
+    loads = []
+    for k, first, end in rows:
+        loads.append(float(problem.stage_seconds[k]) + sum(_seconds(problem, i, k, moved.get(i)) for i in range(first, end)))
     devices = [k for k, _, _ in rows]
     loads += [float(problem.hops[a, b]) for a, b in itertools.pairwise(devices)]
     if len(rows) > 1:
@@ -246,11 +309,17 @@ def _hidden(problem: ChainProblem, rows: list[Row]) -> float:
     return sum(overlapped) - max(overlapped)
 
 
-def _missing(problem: ChainProblem, device: int, first: int, end: int) -> float:
-    """Return the bytes by which a stage needs more than its device has."""
-    items = range(first, end)
-    needed = sum(float(problem.weight_bytes[i] + problem.cache_bytes[i]) for i in items)
-    needed += max(float(problem.workspace_bytes[i]) for i in items)
-    if end - first == len(problem.items):
-        needed -= problem.shared_bytes
-    return max(needed - float(problem.memory_bytes[device]), 0.0)
+def _missing(problem: ChainProblem, rows: list[Row], moved: dict[int, int]) -> float:
+    """Return the bytes that devices need for their stages, and for what they hold for others, and do not have."""
+    needed = [0.0] * len(problem.devices)
+    for k, first, end in rows:
+        items = range(first, end)
+        away = {i: float(problem.offloading.weight_bytes[i]) if i in moved and problem.offloading is not None else 0.0 for i in items}
+        needed[k] += sum(float(problem.weight_bytes[i] + problem.cache_bytes[i]) - away[i] for i in items)
+        needed[k] += max(float(problem.workspace_bytes[i]) + away[i] for i in items)
+        if end - first == len(problem.items):
+            needed[k] -= problem.shared_bytes
+        for i in items:
+            if i in moved:
+                needed[moved[i]] += away[i]
+    return sum(max(amount - float(free), 0.0) for amount, free in zip(needed, problem.memory_bytes, strict=True))

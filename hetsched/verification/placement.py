@@ -21,7 +21,9 @@ PLACEMENT_RULES = {
     "one-stage": "a device has at most one stage (amount: stages too many)",
     "item-time": "a stage and its items take a finite time on its device (amount: items, or 1 for the stage)",
     "hop": "from a stage to the next, and from the last of several back to the first, takes a finite time (amount: 1)",
-    "memory": "a stage needs at most the bytes of its device (amount: bytes over)",
+    "offload": "an item is offloaded at most once, from a stage to another device, if it may be, in finite time (amount: 1)",
+    "kept": "a stage with offloaded items keeps some of its weights (amount: 1)",
+    "memory": "a device has the bytes that its stage needs, and those that it holds for others (amount: bytes over)",
     "latency": "the stated latency is that of the stages (amount: seconds off)",
     "period": "the stated period is that of the stages (amount: seconds off)",
 }
@@ -47,8 +49,8 @@ def verify_placement(
     Notes
     -----
     Each rule is applied to all that it can be applied to: memory and times of a stage concern those of its items that the chain
-    has, and a stage on an unknown device has neither. Latency and period are compared if all devices are known and no stage has
-    items that the chain lacks: the sum over the stages as they are.
+    has, and a stage on an unknown device has neither. Latency and period are compared if all devices are known, no stage has
+    items that the chain lacks, and each offloaded item may be: the sum over the stages as they are.
     """
     return [
         *_coverage(problem, placement),
@@ -58,6 +60,8 @@ def verify_placement(
         *_devices(problem, placement),
         *_item_times(problem, placement),
         *_hops(problem, placement),
+        *_offloads(problem, placement),
+        *_kept(problem, placement),
         *_memory(problem, placement),
         *_stated(problem, placement, latency, period),
     ]
@@ -160,34 +164,106 @@ def _hops(problem: ChainProblem, placement: Placement) -> Iterator[Violation]:
             yield Violation("hop", f"from {back}, {names[0]!r} to {names[1]!r}, is impossible: inf seconds", 1.0, devices=names)
 
 
+def _stages_of(placement: Placement, item: int) -> list[ChainStage]:
+    return [stage for stage in placement.stages if stage.first <= item < stage.end]
+
+
+def _moved(problem: ChainProblem, item: int) -> float:
+    """Return the bytes of an item that may be offloaded; 0 if none may, or the chain has no such item."""
+    if problem.offloading is None or not 0 <= item < len(problem.items):
+        return 0.0
+    return float(problem.offloading.weight_bytes[item])
+
+
+def _offloaded_seconds(problem: ChainProblem, item: int, device: int, holder: int) -> float:
+    """Return the time of an offloaded item; inf where it is impossible."""
+    moved = problem.offloading
+    if moved is None or device == holder or problem.seconds[item, device] == math.inf:
+        return math.inf
+    kept, held = float(moved.kept_seconds[item, device]), float(moved.held_seconds[item, holder])
+    return kept + held + float(moved.link_seconds[item, device, holder])
+
+
+def _offloads(problem: ChainProblem, placement: Placement) -> Iterator[Violation]:
+    seen: set[int] = set()
+    for item, holder in placement.offloaded:
+        name = problem.items[item] if 0 <= item < len(problem.items) else f"number {item}"
+        stages = _stages_of(placement, item)
+        reason = ""
+        if item in seen:
+            reason = "is offloaded twice"
+        elif not _moved(problem, item):
+            reason = "has no weights that may be offloaded"
+        elif not stages:
+            reason = "is in no stage, and offloaded"
+        elif not 0 <= holder < len(problem.devices):
+            reason = f"is offloaded to device {holder}; the problem has devices 0 to {len(problem.devices) - 1}"
+        elif problem.offloading is not None and problem.offloading.only_first and any(stage.first > 0 for stage in stages):
+            reason = "is offloaded behind the first stage"
+        else:
+            on = [stage.device for stage in stages if _known(problem, stage)]
+            if any(_offloaded_seconds(problem, item, k, holder) == math.inf for k in on):
+                reason = f"is offloaded to {problem.devices[holder]!r}, which is impossible: inf seconds"
+        seen.add(item)
+        if reason:
+            yield Violation("offload", f"item {name!r} {reason}", 1.0, (name,) if 0 <= item < len(problem.items) else ())
+
+
+def _kept(problem: ChainProblem, placement: Placement) -> Iterator[Violation]:
+    moved = {item for item, _ in placement.offloaded}
+    for s, stage in enumerate(placement.stages):
+        own = _own(problem, stage)
+        kept = sum(float(problem.weight_bytes[i]) - (_moved(problem, i) if i in moved else 0.0) for i in own)
+        if kept <= 0 and any(_moved(problem, i) for i in own if i in moved):
+            yield Violation("kept", f"{_where(problem, placement, s)} keeps no weights: all are offloaded", 1.0)
+
+
 def _memory(problem: ChainProblem, placement: Placement) -> Iterator[Violation]:
+    moved = {item for item, _ in placement.offloaded}
+    held = [0.0] * len(problem.devices)
+    for item, holder in placement.offloaded:
+        if 0 <= holder < len(held):
+            held[holder] += _moved(problem, item)
+    staged = set()
     for s, stage in enumerate(placement.stages):
         own = _own(problem, stage)
         if not own or not _known(problem, stage):
             continue
         needed = workspace = 0.0
         for i in own:
-            needed += float(problem.weight_bytes[i]) + float(problem.cache_bytes[i])
-            workspace = max(workspace, float(problem.workspace_bytes[i]))
-        needed += workspace
+            away = _moved(problem, i) if i in moved else 0.0
+            needed += float(problem.weight_bytes[i]) - away + float(problem.cache_bytes[i])
+            workspace = max(workspace, float(problem.workspace_bytes[i]) + away)
+        needed += workspace + held[stage.device]
+        staged.add(stage.device)
         if len(own) == len(problem.items):
             needed -= problem.shared_bytes
         free = float(problem.memory_bytes[stage.device])
         if needed > free:
-            message = f"{_where(problem, placement, s)} needs {needed:.0f} bytes, {needed - free:.0f} more than its {free:.0f}"
+            others = f", {held[stage.device]:.0f} of them for other stages" if held[stage.device] else ""
+            message = f"{_where(problem, placement, s)} needs {needed:.0f} bytes{others}, {needed - free:.0f} more than its {free:.0f}"
             items = tuple(problem.items[i] for i in own)
             yield Violation("memory", message, needed - free, items, (problem.devices[stage.device],))
+    for k, name in enumerate(problem.devices):
+        free = float(problem.memory_bytes[k])
+        if k not in staged and held[k] > free:
+            message = f"{name!r} holds {held[k]:.0f} bytes for stages, {held[k] - free:.0f} more than its {free:.0f}"
+            yield Violation("memory", message, held[k] - free, devices=(name,))
 
 
 def _stated(problem: ChainProblem, placement: Placement, latency: float | None, period: float | None) -> Iterator[Violation]:
     stages = placement.stages
     if not stages or not all(_known(problem, stage) for stage in stages) or any(_range(problem, placement)):
         return
+    if any(_offloads(problem, placement)):
+        return
+    holders = dict(placement.offloaded)
     loads, overlapped = [], []
     for stage in stages:
         load, part = float(problem.stage_seconds[stage.device]), 0.0
         for i in _own(problem, stage):
-            load += float(problem.seconds[i, stage.device])
+            k = stage.device
+            load += _offloaded_seconds(problem, i, k, holders[i]) if i in holders else float(problem.seconds[i, k])
             part += float(problem.overlapped_seconds[i, stage.device])
         loads.append(load)
         overlapped.append(part)

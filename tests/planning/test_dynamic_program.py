@@ -13,7 +13,7 @@ import hetsched as hs
 from hetsched.chain.evaluation import evaluate
 from hetsched.chain.placement import Placement
 from hetsched.chain.problem import ChainProblem
-from hetsched.planning import dynamic_program
+from hetsched.planning import tables
 from hetsched.planning.dynamic_program import LeastLatencies, fewest_stages, least_latency, least_missing, least_period
 from hetsched.planning.sensitivity import with_factor
 from hetsched.testing.chains import best_placements, chain_problems
@@ -189,7 +189,7 @@ def test_groups_of_equal_devices_are_solved_whatever_their_number():
     assert isinstance(found, LeastLatencies)
     assert found.latency[19:].tolist() == [80.0] * 5
     assert np.isinf(found.latency[:19]).all()
-    assert dynamic_program.Tables(problem).n_states == 25
+    assert tables.Tables(problem).n_states == 25
 
 
 @examples(150)

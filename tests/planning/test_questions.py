@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 import hetsched as hs
 from hetsched.chain.evaluation import evaluate
 from hetsched.planning import tools
+from hetsched.report import placements as placements_in_words
 from hetsched.testing.profiles import examples
 from tests.planning.test_planner import CONFIG, card, cards, machine, workloads
 
@@ -47,11 +49,46 @@ def placements(n_items, n_devices):
                 yield hs.Placement(zip(devices, ends[:-1], ends[1:], strict=True))
 
 
+def sparse(blocks=3):
+    """Return a card of blocks with experts."""
+    experts = {"model_type": "qwen3_moe", "head_dim": 16, "moe_intermediate_size": 64, "num_experts": 8, "num_experts_per_tok": 2}
+    rest = {"num_hidden_layers": blocks, "tie_word_embeddings": False, "torch_dtype": "float16", "mlp_only_layers": [0]}
+    return hs.frontends.configs.read({**CONFIG, **experts, **rest, "decoder_sparse_step": 1}, name="sparse")
+
+
+def offloads(problem, placement):
+    """Yield the placement with all choices of offloaded items."""
+    moved = problem.offloading
+    items = [] if moved is None else np.flatnonzero(moved.weight_bytes).tolist()
+    for chosen in itertools.product([None, *([] if moved is None else np.flatnonzero(moved.holds).tolist())], repeat=len(items)):
+        yield hs.Placement(placement.stages, [(item, k) for item, k in zip(items, chosen, strict=True) if k is not None])
+
+
+def with_disk(where):
+    """Return the machine with a disk of little bandwidth."""
+    cluster, disk = where.cluster, hs.Device("disk", family="disk", memory_bytes=1e9)
+    width = np.pad(cluster.bandwidth, ((0, 1), (0, 1)), constant_values=1e7)
+    return hs.Machine(hs.Cluster([*cluster.devices, disk], bandwidth=width, latency=1e-5), reserved_bytes=where.reserved_bytes)
+
+
+def values_that_fit(plan, placement):
+    """Yield the value of a placement, with all choices of offloaded items, each of which the tool can state."""
+    for moved in offloads(plan.question.problems[0], placement):
+        try:
+            found = evaluate(plan.question.of(moved), moved)
+        except hs.InvalidSchedule:
+            continue
+        if moved.offloaded and math.isfinite(found.latency):
+            assert plan.question.tool.refusal(plan.card, moved, plan.question.names(plan.tool)) == ""
+        if found.fits and math.isfinite(found.latency):
+            yield found.period if plan.regime == "throughput" else found.latency
+
+
 @examples(60)
-@given(cards, boxes, workloads, st.sampled_from(NAMES))
+@given(st.one_of(cards, st.builds(sparse, st.integers(1, 3))), st.one_of(boxes, boxes.map(with_disk)), workloads, st.sampled_from(NAMES))
 def test_a_plan_for_a_tool_is_the_best_of_what_it_can_state(model, where, work, name):
     plan = hs.plan(model, where, work, tool=name)
-    tool, names = tools.tool(name), where.names_in(name)
+    tool, names = tools.tool(name), plan.question.names(name)
     stated, values = set(plan.question.starts), []
     for placement in placements(tool.n_items(model), len(names)):
         problem = plan.question.of(placement)
@@ -59,15 +96,18 @@ def test_a_plan_for_a_tool_is_the_best_of_what_it_can_state(model, where, work, 
         possible = all(stage.first in stated for stage in placement.stages) and math.isfinite(found.latency)
         if possible:
             assert tool.refusal(model, placement, names) == ""
-            if found.fits:
-                values.append(found.period if plan.regime == "throughput" else found.latency)
+            values += values_that_fit(plan, placement)
         elif tool.refusal(model, placement, names) == "" and math.isfinite(found.latency):
             raise AssertionError(f"{name} can state {placement!r}, which is not searched")
     assert plan.value == pytest.approx(min(values, default=math.inf), rel=1e-9)
+    assert all(row.value >= plan.value * (1 - 1e-9) for row in plan.baselines)
+    assert (plan.missing_bytes == 0) == (plan.placement is not None)
     if plan.placement is not None:
         assert plan.command().tool == name
         assert plan.prompt_seconds <= plan.value * (1 + 1e-9)
-    assert all(row.value >= plan.value * (1 - 1e-9) for row in plan.baselines)
+        rows = dict(placements_in_words.plan_rows(plan))
+        assert ("with or without" in rows["proven"]) == (plan.question.offloads is not None)
+        assert hs.documents.decode(hs.documents.encode(plan)).placement == plan.placement
 
 
 @examples(40)

@@ -18,6 +18,7 @@ from hetsched.report.units import seconds, size
 from hetsched.testing.profiles import examples
 from tests.browser import Visit, visit
 from tests.planning.test_planner import card, cards, machine, machines, workloads
+from tests.planning.test_questions import box, sparse
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -105,6 +106,29 @@ def test_bytes_and_seconds_add_up(model, where, work, tool):
         assert math.fsum(bar.parts["prompt"] for bar in times) == pytest.approx(plan.prompt_seconds)
     else:
         assert max(bar.parts["a request"] for bar in times) <= plan.value * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("model", "memory", "tool", "words"),
+    [(sparse(5), (6e5, 4e6), "llama.cpp", "experts of block"), (card(4), (2.5e5, 6e5), "transformers", "weights of embed")],
+)
+def test_offloaded_weights_are_where_they_are(model, memory, tool, words):
+    plan = hs.plan(model, box(memory=memory, speed=(4.0, 0.5)), hs.Workload(40, 5), tool=tool)
+    text = read(hs.report.plan_html(plan))
+    assert words in text
+    assert ("weights of other stages" in text) == (tool == "transformers")
+    rows = {row.name: row for row in plan_page._devices(plan, plan.placement, [])}
+    for row, usable in zip(rows.values(), memory, strict=True):
+        assert math.fsum(row.bar.parts.values()) == pytest.approx(usable)
+    told = dict(placements.plan_rows(plan))
+    assert words in " ".join(text for _, text in placements.plan_rows(plan))
+    assert ("cpu: holds" in " ".join(text for _, text in placements.plan_rows(plan))) == (tool == "transformers")
+    assert "with or without" in told["proven"]
+    row = placements.plan_facts(plan)["stages"][-1]
+    assert {name for name, _, _ in row["offloaded"]} == {"cpu"}
+    found = explain(plan)
+    assert {limit.device for limit in found.devices} == {"g0", "cpu"}
+    assert found.without_hops < plan.value
 
 
 def large(**changes):

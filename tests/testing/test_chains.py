@@ -168,7 +168,7 @@ def test_placements_break_each_rule_that_they_can_and_none():
     problem = ChainProblem(
         ["a", "b", "c"], ["x", "y"], [[1, 1]] * 3, weight_bytes=[1, 1, 1], memory_bytes=[2, 2], hops=[[0, math.inf], [1, 0]]
     )
-    missing = {*PLACEMENT_RULES, "none"} - {"latency", "period", "item-time"}
+    missing = {*PLACEMENT_RULES, "none"} - {"latency", "period", "item-time", "offload", "kept"}
 
     def complete(placement):
         missing.difference_update({violation.rule for violation in verify_placement(problem, placement)} or {"none"})

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import hetsched as hs
 from hetsched.chain.evaluation import evaluate
+from hetsched.chain.offloading import Offloading
 from hetsched.chain.placement import Placement
 from hetsched.chain.problem import ChainProblem
 from hetsched.testing import best_placements, chain_problems, placements
@@ -278,11 +280,54 @@ def test_stated_times_are_compared_beside_other_violations():
     assert "latency" not in rules(verify_placement(chain(), Placement([]), latency=1.0))
 
 
+def offloading(**changes):
+    """Return a chain of two items, of 4 and 5 bytes, whose weights x and y may hold."""
+    moved = Offloading([4.0, 5.0], np.ones((2, 3)), [[2.0, 2.0, math.inf]] * 2, **changes)
+    return ChainProblem("ab", "xyz", np.ones((2, 3)), weight_bytes=[4.0, 5.0], memory_bytes=[10, 5, 10], offloading=moved)
+
+
+@pytest.mark.parametrize(
+    ("stages", "offloaded", "expected"),
+    [
+        ([(0, 0, 2)], [(0, 1)], []),
+        ([(0, 0, 2)], [(0, 1), (1, 1)], ["kept: stage 0 on 'x' keeps no weights: all are offloaded",
+                                         "memory: 'y' holds 9 bytes for stages, 4 more than its 5"]),
+        ([(2, 0, 2)], [(1, 2)], ["offload: item 'b' is offloaded to 'z', which is impossible: inf seconds",
+                                 "memory: stage 0 on 'z' needs 14 bytes, 5 of them for other stages, 4 more than its 10"]),
+        ([(0, 0, 2)], [(1, 2)], ["offload: item 'b' is offloaded to 'z', which is impossible: inf seconds"]),
+        ([(0, 0, 2)], [(1, 7)], ["offload: item 'b' is offloaded to device 7; the problem has devices 0 to 2"]),
+        ([(0, 0, 2)], [(7, 1)], ["offload: item 'number 7' has no weights that may be offloaded"]),
+        ([(0, 0, 2)], [(0, 1), (0, 1)], ["offload: item 'a' is offloaded twice",
+                                         "memory: 'y' holds 8 bytes for stages, 3 more than its 5"]),
+        ([(2, 0, 1), (1, 1, 2)], [(0, 1)], ["kept: stage 0 on 'z' keeps no weights: all are offloaded",
+                                            "memory: stage 1 on 'y' needs 9 bytes, 4 of them for other stages, 4 more than its 5"]),
+    ],
+)  # fmt: skip
+def test_offloaded_items(stages, offloaded, expected):
+    found = [f"{row.rule}: {row.message}" for row in verify_placement(offloading(), Placement(stages, offloaded))]
+    assert found == expected
+
+
+def test_items_are_offloaded_from_the_first_stage_where_no_other_may():
+    placement = Placement([(2, 0, 1), (0, 1, 2)], [(1, 1)])
+    found = [row.message for row in verify_placement(offloading(only_first=True), placement) if row.rule == "offload"]
+    assert found == ["item 'b' is offloaded behind the first stage"]
+    assert [row.rule for row in verify_placement(offloading(), Placement([(0, 1, 2)], [(0, 1)])) if row.rule == "offload"] == ["offload"]
+
+
+def test_the_time_of_offloaded_items_is_stated():
+    assert verify_placement(offloading(), Placement([(0, 0, 2)], [(0, 1)]), latency=4.0) == []
+    wrong = verify_placement(offloading(), Placement([(0, 0, 2)], [(0, 1)]), latency=2.0)
+    assert [row.message for row in wrong] == ["the stated latency is 2 s, that of the stages 4 s"]
+
+
 def test_every_rule_has_a_case_here():
     many = [
         *verify_placement(chain(), Placement([(0, 0, 2), (0, 1, 5), (9, 3, 3), (2, 0, 4), (1, 0, 1)])),
         *verify_placement(chain(), Placement([(1, 0, 2), (0, 2, 4)]), latency=1.0, period=1.0),
         *verify_placement(ChainProblem(["a"], ["x"], [[math.inf]]), Placement([(0, 0, 1)])),
+        *verify_placement(offloading(), Placement([(0, 0, 2)], [(0, 1), (1, 0)])),
+        *verify_placement(offloading(), Placement([(0, 0, 2)], [(0, 1), (1, 1)])),
     ]
     assert rules(many) == set(PLACEMENT_RULES)
 

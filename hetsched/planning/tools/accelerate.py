@@ -16,7 +16,8 @@ from hetsched.chain.card import PARTS, ModelCard
 from hetsched.chain.placement import Placement
 from hetsched.chain.problem import ChainProblem
 from hetsched.errors import InvalidArgument, UnsupportedFeature
-from hetsched.planning.tools.protocol import Command, Execution, Request, Tool, cache_type, from_devices, impossible_on, keywords, literal
+from hetsched.planning.tools.protocol import Command, Execution, Offloads, Request, Tool, cache_type, from_devices, impossible_on
+from hetsched.planning.tools.python_call import keywords, literal
 from hetsched.planning.tools.shell import PCI_ORDER, device_number
 
 OFFLOADED = ("cpu", "disk")
@@ -52,7 +53,37 @@ def _refusal(card: ModelCard, placement: Placement, devices: tuple[str | int, ..
         )
     if all(devices[stage.device] == "disk" for stage in placement.stages):
         return "all items are on 'disk'; Accelerate runs them on another device: place one item at least on a GPU or on 'cpu'"
+    first = placement.stages[0]
+    moved, of_first = placement.offloaded, placement.offloaded_in(first)
+    if moved and (any(devices[stage.device] in OFFLOADED for stage in placement.stages) or len(of_first) == first.end - first.first):
+        return "weights are offloaded; Accelerate copies them to a GPU that has some of its own: place each stage, and an item, on a GPU"
+    if len(of_first) < len(moved):
+        return "weights behind the first stage are offloaded; Accelerate copies all to the first GPU: offload items of the first stage"
+    strange = [devices[holder] for _, holder in moved if devices[holder] not in OFFLOADED]
+    if strange:
+        return f"weights are offloaded to {strange[0]!r}; Accelerate copies them from 'cpu' or 'disk' alone: offload them there"
     return ""
+
+
+def _as_run(placement: Placement, devices: tuple[str | int, ...]) -> Placement:
+    """Return the placement in which what lies on the CPU or the disk beside a GPU is run by the first GPU."""
+    lies = [stage.device for stage in placement.stages for _ in range(stage.first, stage.end)]
+    gpus = [k for k in lies if devices[k] not in OFFLOADED]
+    if not gpus:
+        return placement
+    run = from_devices([gpus[0] if devices[k] in OFFLOADED else k for k in lies])
+    if len({stage.device for stage in run.stages}) < len(run):
+        raise UnsupportedFeature(
+            f"{devices[gpus[0]]!r} runs what is on the CPU or the disk behind the items of another device; a device has one stage"
+        )
+    return Placement(run.stages, ((i, k) for i, k in enumerate(lies) if devices[k] in OFFLOADED))
+
+
+def _holders(_card: ModelCard, devices: tuple[str | int, ...]) -> list[int]:
+    """Return the devices from which weights are copied: the CPU and the disk, beside a GPU."""
+    if all(name in OFFLOADED for name in devices):
+        return []
+    return [k for k, name in enumerate(devices) if name in OFFLOADED]
 
 
 def _write(tool: str, request: Request) -> Command:
@@ -60,6 +91,8 @@ def _write(tool: str, request: Request) -> Command:
     if request.cache_bytes is not None:
         cache_type(tool, {2.0: "that of the model in 16 bits", 4.0: "that of the model in float32"}, request.cache_bytes)
     of_item = [request.devices[stage.device] for stage in placement.stages for _ in range(stage.first, stage.end)]
+    for item, holder in placement.offloaded:
+        of_item[item] = request.devices[holder]
     of_item += of_item[:1] * (card.n_items - len(of_item))
     device_map = {module: device for modules, device in zip(card.modules, of_item, strict=True) for module in modules}
     text = f"device_map={json.dumps(device_map)}"
@@ -196,12 +229,25 @@ def _default(balanced: bool, card: ModelCard, problem: ChainProblem, devices: tu
 
 
 def _restrict(_card: ModelCard, problem: ChainProblem, devices: tuple[str | int, ...]) -> ChainProblem:
-    """Return the problem without what is offloaded beside a GPU: its weights are copied at each forward, which no problem has."""
+    """Return the problem without stages on the CPU and the disk beside a GPU: they hold weights, which are copied for each run."""
     gpus = [k for k, name in enumerate(devices) if name not in OFFLOADED]
     unused = [k for k in range(len(devices)) if k not in gpus] if gpus else [k for k, name in enumerate(devices) if name == "disk"]
     return impossible_on(problem, unused)
 
 
+EXECUTION = Execution(
+    chunks=False,
+    not_searched="offloading to the CPU or the disk",
+    restrict=_restrict,
+    disks=True,
+    offloads=Offloads(
+        "weights",
+        _holders,
+        "weights of the first stage on the CPU or the disk, copied for each run",
+        "weights of other stages on the CPU or the disk, which the first GPU would run",
+    ),
+    as_run=_as_run,
+)
 ACCELERATE = Tool(
     "accelerate",
     "accelerate 1.15.0, utils/modeling.py",
@@ -211,7 +257,7 @@ ACCELERATE = Tool(
     _read,
     partial(_default, False),
     _tied,
-    execution=Execution(chunks=False, not_searched="offloading to the CPU or the disk", restrict=_restrict),
+    execution=EXECUTION,
 )
 TRANSFORMERS = Tool(
     "transformers",
@@ -222,5 +268,5 @@ TRANSFORMERS = Tool(
     _read,
     partial(_default, True),
     _tied,
-    execution=Execution(chunks=False, not_searched="offloading to the CPU or the disk", restrict=_restrict),
+    execution=EXECUTION,
 )

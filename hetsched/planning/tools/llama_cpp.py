@@ -14,9 +14,11 @@ from hetsched.chain.placement import ChainStage, Placement
 from hetsched.chain.problem import ChainProblem
 from hetsched.chain.workload import NUMBER_BYTES, Workload
 from hetsched.errors import InvalidArgument, UnsupportedFeature
+from hetsched.planning.tools import llama_cpp_experts as experts
 from hetsched.planning.tools.protocol import (
     Command,
     Execution,
+    Offloads,
     Request,
     Tool,
     block_counts,
@@ -37,15 +39,16 @@ OPTIONS = {
 UBATCH, BATCH, F16 = 512, 2048, 2.0
 """What llama.cpp takes by default: tokens of a prompt that are computed at a time, at most, and bytes of a number in the KV cache."""
 CACHE_TYPES = {NUMBER_BYTES[name]: name for name in ("f32", "f16", "q8_0", "q4_0", "q4_1", "q5_0", "q5_1")}
-PARTS_OF_LAYERS = ("-ot", "--override-tensor", "-cmoe", "--cpu-moe", "-ncmoe", "--n-cpu-moe")
-"""Options that move parts of layers."""
 
 RULE = (
     "A model of n blocks has n + 1 layers: the blocks and the output, number n. With -ngl N the first n + 1 - N layers run on the CPU, and "
     "so does the embedding always. Of the other N, layer number i goes to the first device of -dev whose cumulated share of -ts, in "
     "float32, is above i / N: with whole shares that add up to N each device gets as many layers as its share says. The KV cache of a "
     "layer is on its device. Without -ts the shares are the free memory of the devices; if a device then has less than --fit-target left, "
-    "--fit gives the last device as many of the last layers as fit, and so on, and the CPU the rest."
+    "--fit gives the last device as many of the last layers as fit, and so on, and the CPU the rest; of a model with experts these layers "
+    "are without experts, which are then moved from the CPU to the devices for the first layers, one after the other. -ot PATTERN=CPU "
+    "leaves tensors on the CPU whose names have the pattern, of several options the first that matches; --n-cpu-moe N does so with the "
+    "experts of blocks 0 to N - 1. The CPU computes them, but for 32 tokens or more they are copied to the GPU."
 )
 
 
@@ -77,6 +80,9 @@ def _refusal(card: ModelCard, placement: Placement, devices: tuple[str | int, ..
             f"the stage on {devices[first.device]!r} has the embedding alone; llama.cpp runs it on the CPU: give the stage a block, or "
             "leave it out"
         )
+    strange = [holder for _, holder in placement.offloaded if holder != cpu]
+    if strange or any(not experts.is_movable(card, item) for item, _ in placement.offloaded):
+        return "weights are offloaded that are no experts, or not to the CPU; llama.cpp is told of experts on the CPU alone: offload those"
     return ""
 
 
@@ -102,6 +108,7 @@ def _write(request: Request) -> Command:
     words += ["-dev", ",".join(names) or "none"]
     if len(names) == 1:
         words += ["-sm", "none", "-mg", "0"]
+    words += experts.option(card, placement)
     return Command.of_shell("llama.cpp", ShellLine(PCI_ORDER, [*words, "--fit", "off"]))
 
 
@@ -109,9 +116,6 @@ def _read(card: ModelCard, text: str, devices: tuple[str | int, ...]) -> Placeme
     environment, words = shell_words(text)
     if "CUDA_VISIBLE_DEVICES" in environment:
         raise InvalidArgument("CUDA_VISIBLE_DEVICES numbers the devices anew; leave it out, and order the devices with -dev")
-    for word in words:
-        if word.partition("=")[0] in PARTS_OF_LAYERS:
-            raise InvalidArgument(f"{word} moves parts of layers; what is read is the devices of whole layers: leave the option out")
     given = options(words, OPTIONS)
     layers = given.get("layers", "")
     if not is_count(layers) or "devices" not in given:
@@ -132,7 +136,8 @@ def _read(card: ModelCard, text: str, devices: tuple[str | int, ...]) -> Placeme
         raise InvalidArgument(f"-ngl {layers} leaves {of_layers.count(-1)} layers on the CPU, which is none of the devices; name it 'CPU'")
     gpus = [device_number(name, devices) for name in names]
     placed = [cpu if k < 0 else gpus[k] for k in of_layers]
-    return from_devices([k for k in [placed[0] if cpu is None else cpu, *placed] if k is not None])
+    whole = from_devices([k for k in [placed[0] if cpu is None else cpu, *placed] if k is not None])
+    return Placement(whole.stages, experts.read(card, words, whole, cpu))
 
 
 def _shares(text: str, count: int) -> list[float]:
@@ -171,9 +176,11 @@ def _default(card: ModelCard, problem: ChainProblem, devices: tuple[str | int, .
     by_memory = from_devices([placed[0] if cpu is None else cpu, *placed])
     if cpu is None or all(_fits(problem, stage) for stage in by_memory.stages if stage.device != cpu):
         return by_memory
-    if card.items.experts.any():
+    if not card.items.experts.any():
+        return _fitted(problem, cpu, gpus)
+    if problem.offloading is None:
         raise UnsupportedFeature(f"the layers of {card.name!r} by memory do not fit, and --fit then moves experts to the CPU; state -ngl")
-    return _fitted(problem, cpu, gpus)
+    return experts.fitted(problem, cpu, gpus)
 
 
 def _fitted(problem: ChainProblem, cpu: int, gpus: Sequence[int]) -> Placement:
@@ -223,6 +230,12 @@ def _begins(card: ModelCard, devices: tuple[str | int, ...]) -> Sequence[int]:
     return [0, *range(2 if _cpu(devices) is None else 1, card.n_items)]
 
 
+def _holders(card: ModelCard, devices: tuple[str | int, ...]) -> list[int]:
+    """Return the CPU, if it is a device and the experts can be named."""
+    cpu = _cpu(devices)
+    return [cpu] if cpu is not None and len(devices) > 1 and experts.are_named(card) else []
+
+
 LLAMA_CPP = Tool(
     "llama.cpp",
     "src/llama-model.cpp, load_tensors, November 2026",
@@ -239,6 +252,7 @@ LLAMA_CPP = Tool(
         restrict=_restrict,
         begins=_begins,
         not_searched="parts of layers (--n-cpu-moe, -ot), -sm row and --rpc",
+        offloads=Offloads("experts", _holders, "the experts of any blocks on the CPU", "other parts of layers (-ot), -sm row and --rpc"),
         host=_cpu,
     ),
 )

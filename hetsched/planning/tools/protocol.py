@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -102,6 +101,30 @@ def _nowhere(_devices: tuple[str | int, ...]) -> int | None:
     return None
 
 
+def _as_stated(placement: Placement, _devices: tuple[str | int, ...]) -> Placement:
+    return placement
+
+
+@dataclass(frozen=True)
+class Offloads:
+    """Which weights a tool leaves on other devices than that of their stage.
+
+    Attributes
+    ----------
+    part : str
+        ``"experts"``, with which the holder computes, or ``"weights"`` of whole items, which are copied for each run.
+    holders : callable
+        The devices that may hold them, by card and the tool's names of the devices.
+    searched, not_searched : str
+        What is searched, and what else the tool can state, for people.
+    """
+
+    part: Literal["experts", "weights"]
+    holders: Callable[[ModelCard, tuple[str | int, ...]], Sequence[int]]
+    searched: str
+    not_searched: str
+
+
 @dataclass(frozen=True)
 class Execution:
     """How a tool runs stages: at what times, in what memory, and which placements of them it can state.
@@ -131,6 +154,12 @@ class Execution:
         Items with which a stage may begin, by card and the tool's names of the devices.
     not_searched : str
         What else the tool can state, for people.
+    offloads : Offloads or None
+        Which weights may be on other devices than that of their stage, where some of the devices may hold them.
+    as_run : callable
+        The placement as it is run, from one that says where weights are, by the tool's names of the devices.
+    disks : bool
+        Whether disks are devices.
     note : str
         What the plan leaves out of account, for people.
     host : callable
@@ -148,6 +177,9 @@ class Execution:
     restrict: Callable[[ModelCard, ChainProblem, tuple[str | int, ...]], ChainProblem] = _as_it_is
     begins: Callable[[ModelCard, tuple[str | int, ...]], Sequence[int]] = _everywhere
     not_searched: str = ""
+    offloads: Offloads | None = None
+    as_run: Callable[[Placement, tuple[str | int, ...]], Placement] = _as_stated
+    disks: bool = False
     note: str = ""
     host: Callable[[tuple[str | int, ...]], int | None] = _nowhere
 
@@ -241,6 +273,8 @@ class Tool:
                 "tied to the embedding on the device of the embedding: leave the head out of the placement"
             )
         check_stages(placement, self.n_items(card), len(names), model=card.name)
+        if placement.offloaded and self.execution.offloads is None:
+            return f"{placement!r} offloads weights; {self.name} has those of a stage on its device: place whole items"
         return self.find_refusal(card, placement, names)
 
     @checked
@@ -431,30 +465,6 @@ def whole_numbers(text: str, what: str) -> list[int]:
     if not all(map(is_count, words)):
         raise InvalidArgument(f"{what} is {shown(text)}; it must be whole numbers separated by commas, as 51,13")
     return [int(word) for word in words]
-
-
-def keywords(text: str) -> dict[str, ast.expr]:
-    """Return the keyword arguments of a call in Python, by name."""
-    try:
-        call = ast.parse(f"f({text})", mode="eval").body
-    except (SyntaxError, ValueError, RecursionError):
-        call = None
-    if not isinstance(call, ast.Call) or call.args or any(word.arg is None for word in call.keywords):
-        raise InvalidArgument(f"{shown(text)} are no keyword arguments of Python; give name=value, separated by commas")
-    return {str(word.arg): word.value for word in call.keywords}
-
-
-def literal(values: Mapping[str, ast.expr], name: str, kind: type) -> Any:
-    """Return the value of a keyword argument, which has to be of a kind."""
-    if name not in values:
-        raise InvalidArgument(f"there is no {name}=; give it")
-    try:
-        value = ast.literal_eval(values[name])
-    except (ValueError, TypeError, SyntaxError):
-        value = None
-    if not isinstance(value, kind):
-        raise InvalidArgument(f"{name} is {shown(ast.unparse(values[name]))}; it must be a {kind.__name__} of plain values")
-    return value
 
 
 def from_counts(n_items: int, n_blocks: int, counts: Sequence[int], devices: Sequence[int]) -> Placement:

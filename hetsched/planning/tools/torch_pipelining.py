@@ -14,7 +14,8 @@ from hetsched.chain.placement import Placement
 from hetsched.chain.problem import ChainProblem
 from hetsched.errors import InvalidArgument
 from hetsched.frontends.configs import FAMILIES
-from hetsched.planning.tools.protocol import Command, Execution, Request, Tool, described, from_counts, keywords, literal
+from hetsched.planning.tools.protocol import Command, Execution, Request, Tool, described, from_counts
+from hetsched.planning.tools.python_call import keywords, literal
 from hetsched.planning.tools.shell import PCI_ORDER, device_number
 from hetsched.problem.graph import plural
 

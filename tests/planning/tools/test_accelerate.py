@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import hetsched as hs
 from hetsched.chain.card import PARTS, ModelCard, chain_items
 from hetsched.chain.placement import Placement
 from hetsched.errors import InvalidArgument, UnsupportedFeature
@@ -61,6 +62,41 @@ def test_what_cannot_be_stated():
     assert ACCELERATE.refusal(MODEL, Placement([(0, 0, 5)]), ["disk"]) == (
         "all items are on 'disk'; Accelerate runs them on another device: place one item at least on a GPU or on 'cpu'"
     )
+
+
+@examples(60)
+@given(st.booleans(), st.integers(1, 5), st.data())
+def test_weights_that_are_copied_are_read_back(tied, blocks, data):
+    model, devices = card(blocks, tied=tied), [0, 1, "cpu", "disk"]
+    n = ACCELERATE.n_items(model)
+    end = data.draw(st.integers(1, n))
+    moved = data.draw(st.lists(st.integers(0, end - 1), unique=True, max_size=end - 1))
+    stages = [(1, 0, end), (0, end, n)] if end < n else [(1, 0, n)]
+    placement = Placement(stages, [(item, data.draw(st.sampled_from([2, 3]))) for item in moved])
+    command = TRANSFORMERS.emit(model, placement, devices)
+    assert TRANSFORMERS.execution.as_run(TRANSFORMERS.read(model, command, devices), devices) == placement
+    assert ("offload_folder" in command.text) == any(holder == 3 for _, holder in placement.offloaded)
+
+
+COPIED = [
+    ([(0, 0, 3), (1, 3, 5)], [(4, 2)], "weights behind the first stage are offloaded; Accelerate copies all to the first GPU"),
+    ([(0, 0, 5)], [(i, 2) for i in range(5)], "weights are offloaded; Accelerate copies them to a GPU that has some of its own"),
+    ([(2, 0, 5)], [(1, 3)], "weights are offloaded; Accelerate copies them to a GPU that has some of its own"),
+    ([(0, 0, 5)], [(1, 1)], "weights are offloaded to 1; Accelerate copies them from 'cpu' or 'disk' alone: offload them there"),
+]
+
+
+@pytest.mark.parametrize(("stages", "offloaded", "message"), COPIED)
+def test_weights_that_are_not_copied(stages, offloaded, message):
+    assert ACCELERATE.refusal(MODEL, Placement(stages, offloaded), [0, 1, "cpu", "disk"]).startswith(message)
+
+
+def test_what_lies_on_the_cpu_behind_another_gpu_is_no_stage():
+    as_run = ACCELERATE.execution.as_run
+    assert as_run(Placement([(1, 0, 3), (0, 3, 5)]), ["cpu", 0]) == Placement([(1, 0, 5)], [(3, 0), (4, 0)])
+    assert as_run(SPLIT, ["cpu", "disk"]) == SPLIT
+    with pytest.raises(UnsupportedFeature, match="0 runs what is on the CPU or the disk behind the items of another device"):
+        as_run(Placement([(0, 0, 2), (1, 2, 4), (2, 4, 5)]), [0, 1, "cpu"])
 
 
 WHOLE = [(0, 0, 5)]
@@ -262,6 +298,37 @@ def test_the_rules_of_accelerate_and_transformers_themselves(tied):
         assert devices_of_items(ours) == placement_of(theirs, known, devices)
 
     agree()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tied", [False, True])
+def test_a_model_whose_weights_are_copied_runs_as_planned(tied, tmp_path):
+    """The CPU stands for the GPU: what is on the disk is copied to it for each run."""
+    accelerate = pytest.importorskip("accelerate", reason="accelerate is not installed")
+    import torch
+
+    model = llama(4, tied=tied, meta=False)
+    ids = torch.arange(7).reshape(1, 7)
+    expected = model(input_ids=ids).logits
+    known = card_of(model, 4)
+    peaks = {"peak_flops": {"float16": 1e12}, "memory_bandwidth": 1e11}
+    gpu = hs.Device("gpu0", memory_bytes=0.5 * known.total_bytes, **peaks)
+    disk = hs.Device("disk", family="disk", memory_bytes=1e9)
+    cpu = hs.Device("cpu", memory_bytes=0.3 * known.total_bytes, **peaks)
+    machine = hs.Machine(hs.Cluster([gpu, cpu, disk], bandwidth=[[0, 1e9, 1e8], [1e9, 0, 1e8], [1e8, 1e8, 0]]))
+    plan = hs.plan(known, machine, hs.Workload(7, 0), tool="accelerate")
+    command = plan.command()
+    assert set(command.device_map.values()) == {0, "cpu", "disk"}
+    assert command.text.endswith('offload_folder="offload"')
+    here = {module: "cpu" if device == 0 else device for module, device in command.device_map.items()}
+    accelerate.utils.check_device_map(model, here)
+    placed = accelerate.dispatch_model(model, here, offload_dir=str(tmp_path), main_device="cpu")
+    assert [tensor.device.type for name, tensor in placed.named_parameters() if here[_module(name, here)] == "disk"].count("meta") > 0
+    assert torch.equal(placed(input_ids=ids).logits, expected)
+
+
+def _module(name, device_map):
+    return next(module for module in device_map if name.startswith(f"{module}."))
 
 
 @pytest.mark.slow
