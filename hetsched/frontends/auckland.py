@@ -160,7 +160,9 @@ def _dot(text: str, name: str) -> Attributed:
         with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said), warnings.catch_warnings():  # pydot prints its messages
             warnings.simplefilter("ignore")
             made = pydot.graph_from_dot_data(text)
-        (graph,) = made or ()
+        if made is None or len(made) != 1:
+            raise ValueError("it has another number of graphs")
+        graph = made[0]
         nodes = {_bare(node.get_name()): _bare_values(node) for node in graph.get_nodes()}
         edges = [(_bare(str(edge.get_source())), _bare(str(edge.get_destination())), _bare_values(edge)) for edge in graph.get_edges()]
         values = _bare_values(graph)
