@@ -51,6 +51,7 @@ KINDS: Mapping[str, str] = {
     "hetsched-machine": "hetsched.chain.machine_document:MachineDocument",
     "hetsched-plan": "hetsched.planning.plan_document:PlanDocument",
     "hetsched-rates": "hetsched.costs.rates_document:RatesDocument",
+    "hetsched-certificate": "hetsched.certificates.document:CertificateDocument",
 }
 """Module and class of the document of each `format` that `read` supports, imported at first use."""
 

@@ -21,6 +21,7 @@ from hetsched import __version__
 from hetsched.cli.commands import (
     bound,
     capture,
+    check,
     coarsen,
     compare,
     convert,
@@ -56,6 +57,7 @@ ORDER = (
     "solve",
     "bound",
     "verify",
+    "check",
     "show",
     "profile",
     "run",
@@ -186,6 +188,7 @@ app.command("convert", cls=Command)(convert.convert)
 app.command("solve", cls=Command)(solve.solve)
 app.command("bound", cls=Command)(bound.bound)
 app.command("verify", cls=Command)(verify.verify)
+app.command("check", cls=Command)(check.check)
 app.command("show", cls=Command)(show.show)
 app.command("profile", cls=Command)(profile.profile)
 app.command("run", cls=Command)(run.run)

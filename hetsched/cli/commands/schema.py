@@ -14,7 +14,7 @@ def schema(
     kind: Annotated[
         str,
         typer.Argument(
-            help="graph, cluster, problem, schedule, solution, stages, timeline, profile, model, machine, plan or rates.",
+            help="graph, cluster, problem, schedule, solution, stages, timeline, profile, model, machine, plan, rates or certificate.",
             metavar="KIND",
             autocompletion=completion.kinds,
         ),

@@ -1,0 +1,1 @@
+"""Certificates: proofs of bounds that a stranger can check."""

@@ -1,0 +1,888 @@
+"""Check a certificate: a proof that no schedule of a problem is shorter than a claim, or that it has no schedule at all.
+
+``python checker.py problem.json certificate.json`` needs this file and the standard library only, and computes in whole numbers.
+
+A certificate names a unit of time. The *relaxed instance* has one of the problem's inputs: task i takes p[i, k] whole units on device k,
+the least duration over batch sizes, rounded down; edge e takes c[e, h, k] from h to k, rounded down, nothing within a device; transfers
+disturb nothing; co-located tasks share a device; under static memory a device holds the weights and one input of its tasks. From a
+schedule of the problem keep one input and the order of its tasks on each device, shorten, and start everything as early as that allows:
+longest paths over whole numbers, nothing later than before. So a makespan below the claim gives one below X = ceil(claim / unit).
+
+A *state* is a set of constraints on such a schedule of length C <= X - 1: devices of each co-location unit, least starts (heads), least
+times from the end of a task to C (tails), and which task ends before another starts. Rules add what every schedule of the state satisfies,
+branches divide the schedules, and a tree whose leaves are all contradictory refutes X. A *lemma* is a head or a tail proven by a tree of
+its own, over ancestors or descendants of one task, which later lemmas use. The last lemma is the claim's.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import gzip
+import hashlib
+import heapq
+import io
+import itertools
+import json
+import math
+import re
+import sys
+import time
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+MOST_BYTES = 64 * 2**20  # of a document, unpacked
+MOST_TASKS, MOST_DEVICES, MOST_INPUTS, MOST_CELLS = 5000, 256, 10**6, 10**7
+MOST_NODES = 10**6  # and as many hints
+MOST_OPEN = 3 * 10**7  # numbers in the states that wait for their turn
+LARGEST = 2**256
+"""Whole numbers of a certificate, and times in its unit, are smaller."""
+INFINITE = 2**1000
+"""More than any sum of times: no way, no limit."""
+FORGIVEN = 1 + Fraction(1, 2**29)  # of a capacity: more than the 1e-9 that `hetsched.verify` forgives, whose sums are rounded
+
+
+class Malformed(Exception):
+    """A document is not well formed, or beyond a limit: nothing is said about the claim."""
+
+
+class Rejected(Exception):
+    """A certificate does not prove its claim; the message has the lemma, the token of its tree and the reason."""
+
+
+class Late(Exception):
+    """The time was over before the certificate was checked."""
+
+
+# ---------------------------------------------------------------------- JSON
+
+
+def load(path: str) -> bytes:
+    """Return the bytes of a file, unpacked if it is a gzip file."""
+    try:
+        with open(path, "rb") as file:
+            packed = file.read(MOST_BYTES + 1)
+        data = gzip.GzipFile(fileobj=io.BytesIO(packed)).read(MOST_BYTES + 1) if packed[:2] == b"\x1f\x8b" else packed
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise Malformed(f"{path}: not a gzip file: {error}") from None
+    _need(len(data) <= MOST_BYTES, f"{path} has more than the {MOST_BYTES} bytes that a document may have")
+    return data
+
+
+def _need(fine: bool, rule: str) -> None:
+    if not fine:
+        raise Malformed(rule)
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _parsed(data: bytes, what: str) -> Any:
+    def table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        _need(len(dict(pairs)) == len(pairs), f"{what} has a key twice in an object: {_shown(sorted(key for key, _ in pairs))}")
+        return dict(pairs)
+
+    try:
+        return json.loads(data.decode(), object_pairs_hook=table, parse_constant=lambda name: _need(False, f"{what} has {name}, no JSON"))
+    except (ValueError, RecursionError) as error:
+        raise Malformed(f"{what} is not read: {error}") from None
+
+
+def _typed(value: Any, kind: type, what: str) -> Any:
+    if type(value) is not kind:  # true and false are no whole numbers
+        names = {dict: "an object", list: "a list", str: "text", int: "a whole number"}
+        raise Malformed(f"{what} is {_shown(value)}; it must be {names[kind]}")
+    return value
+
+
+def _table(value: Any, what: str, needed: str, allowed: str = "") -> dict[str, Any]:
+    keys, given = set(needed.split()), set(_typed(value, dict, what))
+    _need(keys <= given, f"{what} lacks {', '.join(sorted(keys - given))}")
+    _need(given <= keys | set(allowed.split()), f"{what} has unknown keys: {_shown(sorted(given - keys - set(allowed.split())))}")
+    return value  # type: ignore[no-any-return]
+
+
+def _list(value: Any, what: str, length: int | None = None) -> list[Any]:
+    if len(_typed(value, list, what)) != length is not None:
+        raise Malformed(f"{what} has length {len(value)}; it must be {length}")
+    return value  # type: ignore[no-any-return]
+
+
+def _one_of(value: Any, what: str, *choices: Any) -> Any:
+    fine = type(value) is type(choices[0]) and value in choices
+    _need(fine, f"{what} is {_shown(value)}; it must be {' or '.join(map(repr, choices))}")
+    return value
+
+
+def _whole(value: Any, what: str, end: int, least: int = 0) -> int:
+    if not least <= _typed(value, int, what) < end:
+        raise Malformed(f"{what} is {_shown(value)}; it must be from {least} to {'2^256 - 1' if end == LARGEST else end - 1}")
+    return value  # type: ignore[no-any-return]
+
+
+def _exact(value: Any, what: str, null: bool = False) -> Any:
+    """Return the float64 of a number, which is what it counts as, or None for null where that is allowed."""
+    if value is None and null:
+        return None
+    try:
+        number = float(value) if type(value) in (int, float) else math.nan
+    except OverflowError:
+        number = math.inf
+    if not (number == 0 or 1e-100 <= number <= 1e100):
+        raise Malformed(f"{what} is {_shown(value)}; it must be 0 or a number from 1e-100 to 1e100{', or null' if null else ''}")
+    return Fraction(number)
+
+
+def _rational(value: Any, what: str) -> Fraction:
+    fine = isinstance(value, str) and len(value) <= 80 and re.fullmatch("[0-9]+(/[0-9]*[1-9][0-9]*)?", value)
+    _need(bool(fine), f"{what} is {_shown(value)}; it must be text of at most 80 characters: digits, or digits/digits")
+    return Fraction(value)
+
+
+def _index(rows: Sequence[Mapping[str, Any]], what: str) -> dict[str, int]:
+    index = {_typed(row["name"], str, f"the name of a {what}"): x for x, row in enumerate(rows)}
+    _need(len(index) == len(rows) and "" not in index, f"the names of {what}s are not distinct, or one is empty")
+    return index
+
+
+# ---------------------------------------------------------------------- the exact problem
+
+_PROBLEM = "kinds batch_sizes inputs batching communication memory transfers"
+_TASK = "op weight_bytes input_bytes output_bytes flops bytes_accessed shape colocation devices"
+_DEVICE = "kind node memory_bytes peak_flops memory_bandwidth launch_overhead family units cache_bytes"
+_MODELS = "delay", "per-input", "channel", "port", "node"
+
+
+class Problem:
+    """The problem of a ``hetsched-problem`` document, exactly; None where something is impossible or unlimited."""
+
+    def __init__(self, data: bytes) -> None:
+        top = _table(_parsed(data, "the problem"), "the problem", "format version graph cluster durations", _PROBLEM)
+        _one_of(top["format"], "format of the problem", "hetsched-problem")
+        _one_of(top["version"], "version of the problem", 1)
+        self.inputs = _whole(top.get("inputs", 1), "inputs", MOST_INPUTS + 1, 1)
+        self.batching = _one_of(top.get("batching", "once"), "batching", "once", "free")
+        self.communication = _one_of(top.get("communication", "delay"), "communication", *_MODELS)
+        self.memory = _one_of(top.get("memory", "static"), "memory", "static", "peak")
+        self._read_cluster(_table(top["cluster"], "cluster", "devices", "bandwidth latency"))
+        self._read_graph(_table(top["graph"], "graph", "tasks", "edges"))
+        self._read_durations(top)
+        self.transfers: list[list[list[Fraction | None]]] | None = None
+        if top.get("transfers") is not None:
+            given = _list(top["transfers"], "transfers", len(self.edges))
+            self.transfers = [self._matrix(matrix, f"transfers of edge {e}", True) for e, matrix in enumerate(given)]
+            _need(all(m[k][k] == 0 for m in self.transfers for k in range(self.devices)), "a transfer within a device takes time")
+        self.routes = self._routes() if self.transfers is None else []
+
+    def _read_cluster(self, cluster: dict[str, Any]) -> None:
+        rows = [_table(row, "a device", "name", _DEVICE) for row in _list(cluster["devices"], "devices")]
+        self.devices = _whole(len(rows), "the number of devices", MOST_DEVICES + 1, 1)
+        self.device_index = _index(rows, "device")
+        self.capacity: list[Fraction | None] = [_exact(row.get("memory_bytes"), "memory_bytes", True) for row in rows]
+        self.kinds = [_typed(row.get("kind", ""), str, "kind") for row in rows]
+        numbers: dict[object, int] = {}
+        self.host = [numbers.setdefault(_typed(row.get("node", ""), str, "node") or k, len(numbers)) for k, row in enumerate(rows)]
+        self.bandwidth = self._matrix(cluster.get("bandwidth"), "bandwidth", True, links=True)
+        latency = self._matrix(cluster.get("latency", 0.0), "latency", False, links=True)
+        pairs = (zip(*rows, strict=True) for rows in zip(self.bandwidth, latency, strict=True))
+        self.latency = [[Fraction(0) if wide == 0 else late for wide, late in row] for row in pairs]  # without a link there is none
+
+    def _matrix(self, value: Any, what: str, null: bool, links: bool = False) -> list[list[Any]]:
+        """Return [K, K] numbers; of links one number may stand for all, and the diagonal is not read but 0."""
+        size = self.devices
+        rows = [[value] * size] * size if links and not isinstance(value, list) else _list(value, what, size)
+        rows = [_list(row, what, size) for row in rows]
+        return [[Fraction(0) if links and h == k else _exact(rows[h][k], what, null) for k in range(size)] for h in range(size)]
+
+    def _read_graph(self, graph: dict[str, Any]) -> None:
+        rows = [_table(row, "a task", "name", _TASK) for row in _list(graph["tasks"], "tasks")]
+        self.tasks = _whole(len(rows), "the number of tasks", MOST_TASKS + 1)
+        index, units = _index(rows, "task"), dict[object, int]()
+        self.bytes = [[_exact(row.get(f"{what}_bytes", 0.0), f"{what}_bytes") for what in ("weight", "input", "output")] for row in rows]
+        labels = [i if row.get("colocation") is None else _typed(row["colocation"], str, "colocation") for i, row in enumerate(rows)]
+        self.unit = [units.setdefault(label, len(units)) for label in labels]
+        self.units = len(units)
+        self.allowed = [self._pin(row.get("devices")) for row in rows]
+        carried: dict[tuple[int, int], Fraction] = {}  # parallel edges are merged
+        for row in _list(graph.get("edges", []), "edges"):
+            ends = [_typed(end, str, "an end of an edge") for end in _list(row, "an edge", 3)[:2]]
+            _need(all(end in index for end in ends), f"an edge joins {_shown(ends)}, and one is no task")
+            i, j = (index[end] for end in ends)
+            carried[i, j] = carried.get((i, j), Fraction(0)) + (self.bytes[i][2] if row[2] is None else _exact(row[2], "bytes of an edge"))
+        self.edges, self.carried = list(carried), list(carried.values())
+        most = max(self.tasks * self.devices + len(carried) * self.devices**2, self.inputs * (self.tasks + len(carried)))
+        _need(most <= MOST_CELLS, f"tasks x devices + edges x devices^2, or inputs x (tasks + edges), is beyond {MOST_CELLS}")
+        followers: list[list[int]] = [[] for _ in rows]
+        for i, j in self.edges:
+            followers[i].append(j)
+        self.order = _topological(followers)
+        _need(len(self.order) == self.tasks, "the graph has a cycle")
+
+    def _pin(self, names: Any) -> list[int]:
+        pins = self.device_index if names is None else [_typed(name, str, "a pin") for name in _list(names, "devices of a task")]
+        _need(all(name in self.device_index for name in pins), f"a task is pinned to {_shown(names)}, and one is no device")
+        return sorted({self.device_index[name] for name in pins})
+
+    def _read_durations(self, top: dict[str, Any]) -> None:
+        column, width = list(range(self.devices)), self.devices
+        if top.get("kinds") is not None:
+            kinds, width = [_typed(kind, str, "a kind") for kind in _list(top["kinds"], "kinds")], len(set(self.kinds))
+            _need(sorted(kinds) == sorted(set(self.kinds)), f"kinds is {_shown(kinds)}; it must have each kind of the devices once")
+            column = [kinds.index(kind) for kind in self.kinds]
+        sizes = [1] if top.get("batch_sizes") is None else _list(top["batch_sizes"], "batch_sizes")
+        places = sorted(range(len(sizes)), key=[_whole(size, "a batch size", MOST_INPUTS + 1, 1) for size in sizes].__getitem__)
+        self.sizes: list[int] = [sizes[b] for b in places]
+        _need(0 < len(sizes) == len(set(sizes)), f"batch_sizes is {_shown(sizes)}; it must have distinct sizes")
+        _need(self.tasks * self.devices * len(sizes) <= MOST_CELLS, f"tasks x devices x batch sizes is beyond {MOST_CELLS}")
+        self.durations: list[list[list[Fraction | None]]] = []
+        for row in _list(top["durations"], "durations", self.tasks):
+            cells = [cell if isinstance(cell, list) else [cell] for cell in _list(row, "durations of a task", width)]
+            read = [[_exact(_list(cell, "durations", len(sizes))[b], "a duration", True) for b in places] for cell in cells]
+            self.durations.append([read[x] for x in column])
+
+    def _routes(self) -> list[list[tuple[Fraction, Fraction | None] | None]]:
+        """Return latency and bandwidth of each ordered pair: its link, else the widest path, of these the one of least latency."""
+        devices, routes = range(self.devices), list[Any]()
+
+        def narrower(x: int, w: Any) -> list[tuple[Any, int]]:
+            return [(max(w, -width[x][k]), k) for k in devices if width[x][k]]
+
+        def nearer(x: int, d: Any, w: Any) -> list[tuple[Any, int]]:
+            return [(d + self.latency[x][k], k) for k in devices if width[x][k] >= -w > 0]
+
+        width = [[math.inf if wide is None else wide for wide in row] for row in self.bandwidth]
+        for h in devices:
+            row: list[Any] = list(zip(self.latency[h], self.bandwidth[h], strict=True))
+            missing = [k for k in devices if k != h and width[h][k] == 0]
+            routes.append(row)
+            if not missing:
+                continue
+            widest = dict(_nearest(h, -math.inf, narrower))
+            for w in {widest.get(k, 0) for k in missing}:
+                far = dict(_nearest(h, 0, functools.partial(nearer, w=w)))
+                for k in missing:
+                    if widest.get(k, 0) == w:
+                        row[k] = (far[k], None if w == -math.inf else -w) if w else None
+        return routes
+
+    def transfer(self, e: int, h: int, k: int, count: int = 1) -> Fraction | None:
+        """Return the seconds of `count` inputs along an edge from device h to k, None if there is no way."""
+        factor = 1 if self.communication == "per-input" else count
+        if self.transfers is not None:
+            seconds = self.transfers[e][h][k]
+            return None if seconds is None else seconds * factor
+        route = (Fraction(0), None) if h == k else self.routes[h][k]
+        return None if route is None else route[0] + (0 if route[1] is None else self.carried[e] * factor / route[1])
+
+    def digest(self) -> str:
+        """Return the sha256 of the exact problem in a canonical text: without names, with defaults, in the document's order."""
+        text = hashlib.sha256()
+        links = [list(zip(*rows, strict=True)) for rows in zip(self.bandwidth, self.latency, strict=True)]
+        host = self.host if self.communication == "node" else None
+        rules = 1, self.transfers is None, self.inputs, self.batching, self.communication, self.memory, self.sizes, host, self.capacity
+        for part in (rules, zip(self.unit, self.allowed, self.bytes, strict=True), zip(self.edges, self.carried, strict=True)):
+            text.update(json.dumps(list(part), default=_canonical).encode())
+        for row in itertools.chain(self.durations, links if self.transfers is None else self.transfers):
+            text.update(json.dumps(row, default=_canonical).encode())
+        return text.hexdigest()
+
+
+def _canonical(number: Fraction) -> str:
+    return float(number).hex() if Fraction(float(number)) == number else str(number)  # a sum may lie between two floats
+
+
+def _topological(followers: Sequence[Sequence[int]]) -> list[int]:
+    """Return the nodes so that all arcs lead forward; without those that a cycle keeps waiting."""
+    waiting = [0] * len(followers)
+    for j in itertools.chain(*followers):
+        waiting[j] += 1
+    order = [i for i, count in enumerate(waiting) if not count]
+    for i in order:
+        for j in followers[i]:
+            waiting[j] -= 1
+            if not waiting[j]:
+                order.append(j)
+    return order
+
+
+def _nearest(start: int, value: Any, steps: Callable[[int, Any], Iterable[tuple[Any, int]]]) -> Iterator[tuple[int, Any]]:
+    """Yield each node that can be reached and its least value (Dijkstra); `steps` yields (value, node) after a node."""
+    queue, done = [(value, start)], set()
+    while queue:
+        value, x = heapq.heappop(queue)
+        if x not in done:
+            done.add(x)
+            yield x, value
+            for step in steps(x, value):
+                heapq.heappush(queue, step)
+
+
+# ---------------------------------------------------------------------- the relaxed instance
+
+
+class Instance:
+    """The relaxed instance: one input, whole units of time, whole bits; lists of [n K] are flat, task after task.
+
+    `p` [n K] and `c` [E][K][K] are INFINITE where there is no way; `devices` are those of each co-location unit, in ascending order, and
+    `members` its tasks; `children` and `parents` are (task, edge) of each task, `ancestors` and `descendants` sets of tasks as bits.
+    """
+
+    def __init__(self, problem: Problem, unit: Fraction) -> None:
+        self.problem, self.unit, n, size = problem, unit, problem.tasks, problem.devices
+        self.p, self.share = [INFINITE] * (n * size), [Fraction(INFINITE)] * (n * size)  # the least time, and that of one input of a batch
+        for x, cell in enumerate(itertools.chain(*problem.durations)):
+            usable = [(self._units(t), b) for t, b in zip(cell, problem.sizes, strict=True) if t is not None and b <= problem.inputs]
+            if usable:
+                self.p[x], self.share[x] = min(t for t, _ in usable), min(Fraction(t, b) for t, b in usable)
+        tables: dict[object, list[list[int]]] = {}
+        keys = [e if problem.transfers else carried for e, carried in enumerate(problem.carried)]
+        for e, key in enumerate(keys):
+            if key not in tables:
+                ways = [[problem.transfer(e, h, k) for k in range(size)] for h in range(size)]
+                tables[key] = [[INFINITE if way is None else self._units(way) for way in row] for row in ways]
+        mirrored = {key: [list(column) for column in zip(*table, strict=True)] for key, table in tables.items()}
+        self.tables, self.c = list(tables.values()), [tables[key] for key in keys]
+        self.ways = self.c, [mirrored[key] for key in keys]
+        self.bits = [(math.floor(8 * weight), math.floor(8 * (read + made))) for weight, read, made in problem.bytes]  # once, for an input
+        limits = problem.capacity if problem.memory == "static" else [None] * size
+        self.capacity = [None if limit is None else math.ceil(8 * limit * FORGIVEN) for limit in limits]
+        self.members = [[i for i in range(n) if problem.unit[i] == u] for u in range(problem.units)]
+        self.devices = [tuple(k for k in range(size) if self._fits(u, k)) for u in range(problem.units)]
+        self.children: list[list[tuple[int, int]]] = [[] for _ in range(n)]
+        self.parents: list[list[tuple[int, int]]] = [[] for _ in range(n)]
+        for e, (i, j) in enumerate(problem.edges):
+            self.children[i].append((j, e))
+            self.parents[j].append((i, e))
+        self.ancestors, self.descendants = [0] * n, [0] * n
+        for reached, arcs, order in ((self.ancestors, self.parents, problem.order), (self.descendants, self.children, problem.order[::-1])):
+            for j in order:
+                for i, _ in arcs[j]:
+                    reached[j] |= reached[i] | 1 << i
+        self._alike: dict[int, list[int]] = {}
+
+    def _units(self, seconds: Fraction) -> int:
+        count = math.floor(seconds / self.unit)
+        _need(count < LARGEST, f"{float(seconds):g} s are 2^256 units or more; the certificate needs a larger unit")
+        return count
+
+    def _fits(self, u: int, k: int) -> bool:
+        """Return whether device k may run the tasks of a unit, and has the memory for them alone."""
+        possible = all(k in self.problem.allowed[i] and self.p[i * self.problem.devices + k] < INFINITE for i in self.members[u])
+        room = self.capacity[k]
+        return possible and (room is None or sum(sum(self.bits[i]) for i in self.members[u]) <= room)
+
+    def alike(self, k: int) -> list[int]:
+        """Return the other devices whose exchange with k changes no time, transfer, capacity or device of a unit."""
+        if k not in self._alike:
+            self._alike[k] = [h for h in range(self.problem.devices) if h != k and self._equal(h, k)]
+        return self._alike[k]
+
+    def _equal(self, h: int, k: int) -> bool:
+        size = self.problem.devices
+        swap, places = [k if x == h else h if x == k else x for x in range(size)], [(x, y) for x in (h, k) for y in range(size)]
+        if (
+            self.capacity[h] != self.capacity[k]
+            or self.p[h::size] != self.p[k::size]
+            or any((h in own) != (k in own) for own in self.devices)
+        ):
+            return False
+        return all(c[x][y] == c[swap[x]][swap[y]] and c[y][x] == c[swap[y]][swap[x]] for c in self.tables for x, y in places)
+
+
+# ---------------------------------------------------------------------- states and their rules
+
+
+class State:
+    """Constraints on a schedule of the tasks of a window that ends before `end`, the X above.
+
+    A root state is `State(instance, end)`, over a window of tasks or all, with what lemmas have proven: `heads` and `tails`, {(task,
+    device): time}; `at` is the task and device of a lemma. Then `propagate()`; `hint(token)`, which applies one of the rules R3 to R6; and
+    `branch(token)`, which makes this state the first branch and returns the second. Neither propagates.
+
+    Attributes
+    ----------
+    contradiction : str
+        Why no schedule satisfies the state, or "".
+    devices : list of tuple, for each co-location unit
+    head, tail : list [n K]
+        Least starts, and least times from end to horizon, of each task on each device of its unit.
+    before, after : list [n] of int
+        The tasks known to end before a task starts, and to start after it ends, as bits.
+    every_input : bool
+        Whether R3 and R6 count all inputs: at the root of the claim's lemma.
+    """
+
+    def __init__(
+        self,
+        instance: Instance,
+        end: int,
+        window: Iterable[int] | None = None,
+        heads: Mapping[tuple[int, int], int] | None = None,
+        tails: Mapping[tuple[int, int], int] | None = None,
+        at: tuple[int, int] | None = None,
+        every_input: bool = False,
+    ) -> None:
+        n, self.size, self.unit = instance.problem.tasks, instance.problem.devices, instance.problem.unit
+        self.instance, self.end, self.every_input = instance, end, every_input and instance.problem.inputs > 1
+        self.window = sum(1 << i for i in (range(n) if window is None else window))
+        self.tasks = [i for i in instance.problem.order if self.window >> i & 1]
+        self.head, self.tail, self.devices = [0] * (n * self.size), [0] * (n * self.size), instance.devices[:]
+        self.before, self.after = ([found & self.window for found in sets] for sets in (instance.ancestors, instance.descendants))
+        self.fresh = bytearray(b"\1" * n), bytearray(b"\1" * n)  # whose heads, whose tails R0 has not seen
+        self.changed, self.contradiction = True, ""
+        for levels, given in ((self.head, heads), (self.tail, tails)):
+            for (i, k), level in (given or {}).items():
+                levels[i * self.size + k] = level
+        if at is not None:
+            self._remove(self.unit[at[0]], [k for k in self.devices[self.unit[at[0]]] if k != at[1]])
+        for i in self.tasks:
+            if not self.devices[self.unit[i]]:
+                self._contradict(f"task {i} has no device")
+            for k in self.devices[self.unit[i]]:
+                self._narrow(i, k)
+
+    def copy(self) -> State:
+        """Return an equal state that changes by itself."""
+        other = State.__new__(State)
+        other.__dict__.update(self.__dict__)
+        for name in ("head", "tail", "devices", "before", "after"):
+            setattr(other, name, getattr(self, name)[:])
+        other.fresh = self.fresh[0][:], self.fresh[1][:]
+        return other
+
+    def propagate(self) -> None:
+        """Apply R0 to R2 until nothing changes, at most 4 n + 16 times."""
+        for _ in range(4 * len(self.before) + 16):
+            if self.contradiction or not self.changed:
+                return
+            self.changed, devices = False, self.devices[:]
+            self._levels()
+            if not self.contradiction and devices == self.devices:
+                self._pairs()
+
+    def _contradict(self, reason: str) -> None:
+        self.contradiction = self.contradiction or reason
+
+    def _remove(self, u: int, leaving: Sequence[int]) -> None:
+        left = tuple(k for k in self.devices[u] if k not in leaving)
+        if left != self.devices[u]:
+            self.devices[u], self.changed = left, True
+            for i in self.instance.members[u]:
+                self.fresh[0][i] = self.fresh[1][i] = True
+            if not left:
+                self._contradict(f"task {self.instance.members[u][0]} has no device left")
+
+    def _narrow(self, i: int, k: int) -> None:
+        """R1: a task cannot run where its head, its time and its tail together reach the end."""
+        x = i * self.size + k
+        if self.head[x] + self.instance.p[x] + self.tail[x] >= self.end:
+            self._remove(self.unit[i], (k,))
+
+    def _raise(self, side: int, i: int, k: int, level: int) -> None:
+        """Raise the head (side 0) or the tail (side 1) of a task on a device."""
+        levels = self.tail if side else self.head
+        if level > levels[i * self.size + k]:
+            levels[i * self.size + k] = min(level, self.end)
+            self.fresh[side][i] = self.changed = True
+            self._narrow(i, k)
+
+    def _levels(self) -> None:
+        """R0: a task starts after each parent, which is on some device, and the transfer from there; tails are mirrored."""
+        size, p, unit, window = self.size, self.instance.p, self.unit, self.window
+        for side, tasks in enumerate((self.tasks, self.tasks[::-1])):
+            levels, fresh = (self.tail if side else self.head), self.fresh[side]
+            arcs, ways = (self.instance.parents if side else self.instance.children), self.instance.ways[side]
+            for i in tasks:
+                if fresh[i]:
+                    fresh[i] = False
+                    ends = [(h, levels[i * size + h] + p[i * size + h]) for h in self.devices[unit[i]]]
+                    for j, e in arcs[i]:
+                        if window >> j & 1:
+                            for k in self.devices[unit[j]]:
+                                near = unit[i] == unit[j]
+                                level = min([end + ways[e][h][k] for h, end in ends if not near or h == k], default=INFINITE)
+                                if level > levels[j * size + k]:
+                                    self._raise(side, j, k, level)
+
+    def _alone(self) -> dict[int, list[int]]:
+        """Return the tasks of positive length that have one device left, by device."""
+        found: dict[int, list[int]] = {}
+        for i in self.tasks:
+            own = self.devices[self.unit[i]]
+            if len(own) == 1 and self.instance.p[i * self.size + own[0]] > 0:
+                found.setdefault(own[0], []).append(i)
+        return found
+
+    def _pairs(self) -> None:
+        """R2: of two tasks on one device one ends before the other starts, and only if that is short enough."""
+        size, p, head, tail = self.size, self.instance.p, self.head, self.tail
+        for k, members in self._alone().items():
+            for i, j in itertools.permutations(members, 2):
+                x, y, ordered = i * size + k, j * size + k, self.after[i] >> j & 1
+                if not ordered and head[y] + p[y] + p[x] + tail[x] >= self.end:
+                    self._precede(i, j)
+                    ordered = True
+                if ordered and head[y] < head[x] + p[x]:
+                    self._raise(0, j, k, head[x] + p[x])
+                if ordered and tail[x] < tail[y] + p[y]:
+                    self._raise(1, i, k, tail[y] + p[y])
+
+    def _precede(self, i: int, j: int) -> None:
+        """Add that i ends before j starts, and what follows by transitivity."""
+        if self.before[i] >> j & 1:
+            self._contradict(f"tasks {i} and {j} would each precede the other")
+        elif not self.after[i] >> j & 1:
+            earlier, later, self.changed = self.before[i] | 1 << i, self.after[j] | 1 << j, True
+            for a in self.tasks:
+                if earlier >> a & 1:
+                    self.after[a] |= later
+                if later >> a & 1:
+                    self.before[a] |= earlier
+
+    def hint(self, token: Sequence[Any]) -> None:
+        """Apply a rule: ``["b", a, b, l]`` R3, ``["h", a, j, l]`` R4, ``["t", b, j, l]`` R5 or ``["m", a, b, l, l']`` R6."""
+        if self.contradiction:
+            return
+        if token[0] in "ht":
+            self._beyond(int(token[0] == "t"), *token[1:])
+        else:
+            self._between(*token[1:])
+
+    def _between(self, a: int, b: int, prices: Sequence[int], bit_prices: Sequence[int] = ()) -> None:
+        """R3 and R6: tasks with heads of `a` and tails of `b`, and the bits of all, need more of the devices than these have."""
+        chosen, total, room = self._bounded(self.tasks, a, b), sum(prices), 0
+        for price, capacity in zip(bit_prices, self.instance.capacity, strict=False):
+            if price and capacity is None:
+                raise Rejected("a device without a limit of memory has a price for it")
+            room += price * (capacity or 0)
+        weight = self._weight(chosen, prices, bit_prices, self.every_input)
+        if (chosen or not total) and weight > (self.end - 1 - a - b) * total + room:
+            self._contradict(f"the devices do not suffice for {len(chosen)} tasks between {a} and {b} before the end")
+
+    def _beyond(self, side: int, a: int, j: int, prices: Sequence[int]) -> None:
+        """R4: j starts after all tasks before it with heads of at least `a` have run; R5 (side 1) is the mirror."""
+        known = (self.after if side else self.before)[self._inside(j)]
+        chosen = self._bounded([i for i in self.tasks if known >> i & 1], *((0, a) if side else (a, 0)))
+        if chosen:  # else any a would be proven
+            level = a + -(-self._weight(chosen, prices) // sum(prices))
+            for k in self.devices[self.unit[j]]:
+                self._raise(side, j, k, level)
+
+    def _inside(self, i: int) -> int:
+        if not self.window >> i & 1:
+            raise Rejected(f"task {i} is not in the window")
+        return i
+
+    def _bounded(self, tasks: Iterable[int], a: int, b: int) -> list[int]:
+        """Return the tasks whose heads are at least `a` and whose tails at least `b` on each of their devices."""
+        places = ((i, [i * self.size + k for k in self.devices[self.unit[i]]]) for i in tasks)
+        return [i for i, own in places if all(self.head[x] >= a and self.tail[x] >= b for x in own)]
+
+    def _weight(self, chosen: Sequence[int], prices: Sequence[int], bit_prices: Sequence[int] = (), every: bool = False) -> int:
+        """Return the sum over units of the least cost on a device: price x time of the chosen tasks, bit price x bits of all."""
+        instance, size = self.instance, self.size
+        inputs, times = (instance.problem.inputs, instance.share) if every else (1, instance.p)
+        groups: dict[int, list[int]] = {}
+        for i in chosen:
+            groups.setdefault(self.unit[i], []).append(i)
+        bits: dict[int, int] = {}
+        for i in self.tasks if any(bit_prices) else ():
+            bits[self.unit[i]] = bits.get(self.unit[i], 0) + instance.bits[i][0] + inputs * instance.bits[i][1]
+
+        def cost(u: int, k: int) -> Fraction | int:
+            busy = inputs * prices[k] * sum(times[i * size + k] for i in groups.get(u, ()))
+            return busy + bit_prices[k] * bits[u] if bits else busy
+
+        return sum(math.ceil(min(cost(u, k) for k in self.devices[u])) for u in groups.keys() | bits.keys())
+
+    def branch(self, token: Sequence[Any]) -> State:
+        """Make this the first branch of ``["d", i, k]`` (B1) or ``["o", i, j]`` (B2), and return the second."""
+        kind, i, x = token[0], self._inside(token[1]), token[2]
+        self.every_input = False
+        second = self.copy()
+        if kind == "d":
+            own = self.devices[self.unit[i]]
+            if x not in own:
+                raise Rejected(f"task {i} cannot run on device {x}, only on {', '.join(map(str, own))}")
+            second._remove(self.unit[i], [x, *self.twins(i, x)])
+            self._remove(self.unit[i], [k for k in own if k != x])
+        else:
+            if i == x or not any(i in members and x in members for members in self._alone().values()):
+                raise Rejected(f"tasks {i} and {x} are not two tasks of positive length with the same only device")
+            second._precede(x, i)
+            self._precede(i, x)
+        return second
+
+    def twins(self, i: int, k: int) -> list[int]:
+        """Return the other devices of task i whose exchange with k changes nothing in this state (B3)."""
+        return [h for h in self.instance.alike(k) if h in self.devices[self.unit[i]] and all(self._same(j, h, k) for j in self.tasks)]
+
+    def _same(self, j: int, h: int, k: int) -> bool:
+        own, x, y = self.devices[self.unit[j]], j * self.size + h, j * self.size + k
+        return (h in own) == (k in own) and (h not in own or (self.head[x] == self.head[y] and self.tail[x] == self.tail[y]))
+
+
+def replay(state: State, tree: Sequence[Sequence[Any]], where: str = "the tree", deadline: float = math.inf) -> None:
+    """Refute a root state by a well-formed tree, or raise `Rejected`, or `Late` after the deadline of `time.monotonic`."""
+    waiting: list[State] = []
+    state.propagate()
+    for x, token in enumerate(tree):
+        if time.monotonic() > deadline:
+            raise Late(f"the time is over at token {x} of {len(tree)} of {where}")
+        try:
+            if token[0] == ".":
+                if not state.contradiction:
+                    raise Rejected("the leaf is open: neither R0 to R2 nor the hints before it contradict its state")
+                state = waiting.pop() if waiting else state
+            elif state.contradiction:
+                raise Rejected(f"only a leaf may follow a contradiction: {state.contradiction}")
+            elif token[0] in "do":
+                waiting.append(state.branch(token))
+            else:
+                state.hint(token)
+        except Rejected as error:
+            raise Rejected(f"{where}, token {x}: {error}") from None
+        state.propagate()
+
+
+# ---------------------------------------------------------------------- certificates
+
+_GOALS = {"release": "ikv", "delivery": "ikv", "makespan": ""}
+_TOKENS = {".": "", "d": "ik", "o": "ii", "b": "vvl", "h": "vil", "t": "vil", "m": "vvll"}
+
+
+class Lemma(NamedTuple):
+    """A goal, the tasks of its window (None: all that are allowed), and the tokens of its tree."""
+
+    goal: list[Any]
+    window: list[int] | None
+    tree: list[list[Any]]
+
+
+class Certificate(NamedTuple):
+    """A certificate; all of it is checked but what has to be replayed."""
+
+    digest: str
+    unit: Fraction
+    claim: Fraction | None
+    lemmas: list[Lemma]
+    batches: list[Any] | None
+    transfers: list[Any] | None
+
+
+class Verdict(NamedTuple):
+    """What is proven: no schedule is shorter than `bound` seconds, or with None there is none; `makespan` is that of the decision."""
+
+    bound: Fraction | None
+    tasks: int
+    leaves: int
+    makespan: Fraction | None
+
+    def __str__(self) -> str:
+        size = f"({self.tasks} task{'s' * (self.tasks != 1)}, {self.leaves} {'leaf' if self.leaves == 1 else 'leaves'})"
+        text = f"no schedule exists {size}" if self.bound is None else f"no schedule is shorter than {seconds(self.bound)} {size}"
+        return text if self.makespan is None else f"{text}; the decision takes {seconds(self.makespan)}, its memory not checked"
+
+
+def seconds(value: Fraction) -> str:
+    """Return the text of an exact time."""
+    return f"{value} s" if value.denominator <= 1000 else f"{float(value):.9g} s (exactly {value})"
+
+
+def read_certificate(data: bytes, problem: Problem) -> Certificate:
+    """Return the certificate of a document for a problem, or raise `Malformed`."""
+    keys = "format version rules digest objective unit claim lemmas"
+    top = _table(_parsed(data, "the certificate"), "the certificate", keys, "schedule made_by")
+    for key, value in (("format", "hetsched-certificate"), ("version", 1), ("rules", 1), ("objective", "makespan")):
+        _one_of(top[key], f"{key} of the certificate", value)
+    _need(re.fullmatch("[0-9a-f]{64}", _typed(top["digest"], str, "digest")) is not None, "digest must be 64 hexadecimal digits")
+    _typed(top.get("made_by", ""), str, "made_by")
+    unit, claim = _rational(top["unit"], "unit"), None if top["claim"] == "infinity" else _rational(top["claim"], "claim")
+    _need(unit > 0, "unit is 0; it must be positive")
+    _need(claim is None or claim / unit < LARGEST, "the claim is 2^256 units or more; the certificate needs a larger unit")
+    lemmas = [_lemma(lemma, f"lemma {x}", problem) for x, lemma in enumerate(_list(top["lemmas"], "lemmas"))]
+    fine = lemmas and [x for x, lemma in enumerate(lemmas) if lemma.goal == ["makespan"]] == [len(lemmas) - 1]
+    _need(bool(fine), "the last lemma, and no other, must have the goal makespan")
+    counts = [sum(token[0] in kinds for lemma in lemmas for token in lemma.tree) for kinds in (".do", "bhtm")]
+    _need(max(counts) <= MOST_NODES, f"the certificate has {counts[0]} nodes and {counts[1]} hints; of each may be {MOST_NODES}")
+    decision = {"batches": None} if top.get("schedule") is None else _table(top["schedule"], "schedule", "batches", "transfers")
+    _check_decision(decision["batches"], decision.get("transfers"), problem)
+    return Certificate(top["digest"], unit, claim, lemmas, decision["batches"], decision.get("transfers"))
+
+
+def _lemma(value: Any, what: str, problem: Problem) -> Lemma:
+    table, n, size = _table(value, what, "window goal tree"), problem.tasks, problem.devices
+    window, goal, tree, left, deepest = table["window"], table["goal"], _list(table["tree"], f"the tree of {what}"), 1, 1
+    for i in [] if window is None else _list(window, f"the window of {what}"):
+        _whole(i, f"a task of the window of {what}", n)
+    _need(window is None or len(set(window)) == len(window), f"the window of {what} has a task twice")
+    _check_row(goal, f"the goal of {what}", _GOALS, n, size)
+    for x, token in enumerate(tree):
+        _need(left > 0, f"token {x} of {what} comes after the last leaf of its tree")
+        _check_row(token, f"token {x} of {what}", _TOKENS, n, size)
+        _need(token[0] not in "bht" or any(token[-1]), f"the prices of token {x} of {what} are all 0")
+        left += {".": -1, "d": 1, "o": 1}.get(token[0], 0)
+        deepest = max(deepest, left)
+    _need(left == 0, f"the tree of {what} ends before its last leaf")
+    _need(deepest * n * (size + 1 + n // 64) <= MOST_OPEN, f"{deepest} branches are open at a time in {what}, too many for {n} tasks")
+    return Lemma(goal, window, tree)
+
+
+def _check_row(row: Any, what: str, forms: Mapping[str, str], n: int, size: int) -> None:
+    """Check a kind and its fields: i is a task, k a device, v a whole number, l a list of one whole number for each device."""
+    kind = _one_of((_list(row, what) or [None])[0], f"the kind of {what}", *forms)
+    for field, value in zip(forms[kind], _list(row, what, 1 + len(forms[kind]))[1:], strict=True):
+        for x in _list(value, what, size) if field == "l" else [value]:
+            _whole(x, what, {"i": n, "k": size}.get(field, LARGEST))
+
+
+def _check_decision(batches: Any, transfers: Any, problem: Problem) -> None:
+    for row in [] if batches is None else _list(batches, "batches"):
+        i, k, items = _list(row, "a batch", 3)
+        for x, end in ((i, problem.tasks), (k, problem.devices), *((item, problem.inputs) for item in _list(items, "inputs"))):
+            _whole(x, "a number of a batch", end)
+    for row in [] if transfers is None else _list(transfers, "transfers"):
+        for x, end in zip(_list(row, "a transfer", 3), (len(problem.edges), len(batches), len(batches)), strict=True):
+            _whole(x, "a number of a transfer", end)
+
+
+Proven = tuple[dict[tuple[int, int], int], dict[tuple[int, int], int]]
+"""Heads and tails that lemmas have proven, by task and device."""
+
+
+def root(instance: Instance, end: int, goal: Sequence[Any], window: Iterable[int] | None, proven: Proven) -> State:
+    """Return the state whose contradiction proves a goal, given the lemmas before; `end` is that of the makespan."""
+    if goal[0] == "makespan":
+        return State(instance, end, window, *proven, every_input=True)
+    kind, i, k, level = goal
+    allowed = (instance.ancestors if kind == "release" else instance.descendants)[i] | 1 << i
+    own = [j for j in instance.problem.order if allowed >> j & 1] if window is None else list(window)
+    if i not in own or any(not allowed >> j & 1 for j in own):
+        raise Rejected(f"the window must be the task and {'ancestors' if kind == 'release' else 'descendants'} of it")
+    if k not in instance.devices[instance.problem.unit[i]]:
+        raise Rejected("the task cannot run on the device")
+    known = (proven[0], {}) if kind == "release" else ({}, proven[1])  # the schedule ends with the task of a release, or begins with it
+    return State(instance, level + instance.p[i * instance.problem.devices + k], own, *known, at=(i, k))
+
+
+def check(problem: Problem, certificate: Certificate, deadline: float = math.inf) -> Verdict:
+    """Return what a certificate proves, or raise `Rejected`, or `Late` after the deadline of `time.monotonic`."""
+    if certificate.digest != problem.digest():
+        raise Rejected("the certificate is of another problem: the digests differ")
+    instance = Instance(problem, certificate.unit)
+    end = INFINITE if certificate.claim is None else math.ceil(certificate.claim / certificate.unit)
+    proven: Proven = ({}, {})
+    for x, lemma in enumerate(certificate.lemmas):
+        where = f"lemma {x} ({' '.join(map(str, lemma.goal))})"
+        try:
+            state = root(instance, end, lemma.goal, lemma.window, proven)
+        except Rejected as error:
+            raise Rejected(f"{where}: {error}") from None
+        replay(state, lemma.tree, where, deadline)
+        if lemma.goal[0] != "makespan":
+            kind, i, k, level = lemma.goal
+            proven[kind == "delivery"][i, k] = max(level, proven[kind == "delivery"].get((i, k), 0))
+    leaves = sum(token[0] == "." for lemma in certificate.lemmas for token in lemma.tree)
+    makespan = None if certificate.batches is None else retimed(problem, certificate.batches, certificate.transfers)
+    return Verdict(None if certificate.claim is None else end * certificate.unit, problem.tasks, leaves, makespan)
+
+
+# ---------------------------------------------------------------------- decisions
+
+
+def retimed(problem: Problem, batches: Sequence[Sequence[Any]], transfers: Sequence[Sequence[int]] | None = None) -> Fraction:
+    """Return the exact makespan of a decision: all starts as early as what is before it and the orders allow; memory is not checked.
+
+    `batches` are (task, device, inputs), in the order of each device; `transfers` (edge, source batch, target batch), in their order,
+    needed where they may contend. What takes no time stands in no order. A decision that breaks a rule is `Rejected`.
+    """
+    batch_of: dict[tuple[int, int], int] = {}
+    place: dict[tuple[int, int], int] = {}
+    length: list[Fraction] = []
+    chains: dict[object, list[int]] = {}
+    for b, (i, k, items) in enumerate(batches):
+        time_taken = dict(zip(problem.sizes, problem.durations[i][k], strict=True)).get(len(items))
+        if time_taken is None or k not in problem.allowed[i]:
+            raise Rejected(f"batch {b}: task {i} cannot run {len(items)} inputs at once on device {k}")
+        for item in items:
+            if (i, item) in batch_of or place.setdefault((problem.unit[i], item), k) != k:
+                raise Rejected(f"batch {b}: input {item} of task {i} is in two batches, or co-located tasks are on two devices")
+            batch_of[i, item] = b
+        length.append(time_taken)
+        if time_taken > 0:
+            chains.setdefault(k, []).append(b)
+    twice = problem.batching == "once" and len({(i, k) for i, k, _ in batches}) < len(batches)
+    if twice or len(batch_of) < problem.tasks * problem.inputs:
+        raise Rejected("an input of a task is in no batch, or a device has two batches of a task and batching is once")
+    after: list[list[int]] = [[] for _ in batches]
+    moves: dict[tuple[int, ...], int] = {}
+    held: dict[int, list[object]] = {}
+    for e, (i, j) in enumerate(problem.edges):
+        for (a, b), count in collections.Counter((batch_of[i, x], batch_of[j, x]) for x in range(problem.inputs)).items():
+            h, k = batches[a][1], batches[b][1]
+            if h == k:
+                after[a].append(b)
+                continue
+            moving = problem.transfer(e, h, k, count)
+            if moving is None:
+                raise Rejected(f"edge {e} has no way from device {h} to device {k}")
+            moves[e, a, b] = len(after)
+            held[len(after)] = _resources(problem, h, k) if moving > 0 else []
+            after[a].append(len(after))
+            after.append([b])
+            length.append(moving)
+    users = list(itertools.chain(*held.values()))
+    if transfers is None and len(set(users)) < len(users):
+        raise Rejected("transfers may contend, so the decision needs their order")
+    for row in transfers or ():
+        for resource in held.pop(moves.get(tuple(row), -1), [None]):
+            if resource is None:
+                raise Rejected(f"transfer {row} is none of the decision, or is given twice")
+            chains.setdefault(resource, []).append(moves[tuple(row)])
+    if transfers is not None and any(held.values()):
+        raise Rejected("a transfer that may contend is missing in the order of transfers")
+    for chain in chains.values():
+        for a, b in itertools.pairwise(chain):
+            after[a].append(b)
+    finish, order = length[:], _topological(after)
+    for a in order:
+        for b in after[a]:
+            finish[b] = max(finish[b], finish[a] + length[b])
+    if len(order) < len(after):
+        raise Rejected("the orders of the decision and the edges make a cycle")
+    return max(finish, default=Fraction(0))
+
+
+def _resources(problem: Problem, h: int, k: int) -> list[object]:
+    """Return what a transfer from device h to device k excludes others from."""
+    if problem.communication in ("delay", "per-input"):
+        return []
+    if problem.communication == "channel":
+        return [(h, k)]
+    ends = (problem.host[h], problem.host[k]) if problem.communication == "node" else (h, k)
+    return [("out", ends[0]), ("in", ends[1])] if ends[0] != ends[1] else []
+
+
+# ---------------------------------------------------------------------- the terminal
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Check the problem and the certificate in two files and return the exit code: 0 proven, 1 rejected, 2 malformed."""
+    try:
+        _need(len(arguments) == 2, "usage: python checker.py problem.json certificate.json[.gz]")
+        problem = Problem(load(arguments[0]))
+        said, code = str(check(problem, read_certificate(load(arguments[1]), problem))), 0
+    except Rejected as error:
+        said, code = f"rejected: {error}", 1
+    except (Malformed, OSError) as error:
+        said, code = f"error: {error}", 2
+    (sys.stderr if code == 2 else sys.stdout).write(f"{said}\n")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
