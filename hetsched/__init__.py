@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from hetsched import (
         analysis,
         bounds,
+        certificates,
         chain,
         costs,
         documents,
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
         workloads,
     )
     from hetsched.bounds.best import bound
+    from hetsched.certificates.certificate import Certificate
+    from hetsched.certificates.certifying import certify
     from hetsched.chain.card import ModelCard
     from hetsched.chain.machine import Machine
     from hetsched.chain.placement import Placement
@@ -73,6 +76,7 @@ _HOMES = {
     "": [
         "analysis",
         "bounds",
+        "certificates",
         "chain",
         "costs",
         "documents",
@@ -89,6 +93,8 @@ _HOMES = {
         "workloads",
     ],
     "bounds.best": ["bound"],
+    "certificates.certificate": ["Certificate"],
+    "certificates.certifying": ["certify"],
     "chain.card": ["ModelCard"],
     "chain.machine": ["Machine"],
     "chain.placement": ["Placement"],
@@ -134,6 +140,7 @@ _HOMES = {
 __all__ = [
     "Bound",
     "Cancelled",
+    "Certificate",
     "ChainProblem",
     "Cluster",
     "Decision",
@@ -170,6 +177,8 @@ __all__ = [
     "analysis",
     "bound",
     "bounds",
+    "certificates",
+    "certify",
     "chain",
     "costs",
     "documents",

@@ -349,7 +349,7 @@ class Instance:
         self.ways = self.c, [mirrored[key] for key in keys]
         self.bits = [(math.floor(8 * weight), math.floor(8 * (read + made))) for weight, read, made in problem.bytes]  # once, for an input
         limits = problem.capacity if problem.memory == "static" else [None] * size
-        self.capacity = [None if limit is None else math.ceil(8 * limit * FORGIVEN) for limit in limits]
+        self.capacity = [None if limit is None else math.floor(8 * limit * FORGIVEN) for limit in limits]
         self.members = [[i for i in range(n) if problem.unit[i] == u] for u in range(problem.units)]
         self.devices = [tuple(k for k in range(size) if self._fits(u, k)) for u in range(problem.units)]
         self.children: list[list[tuple[int, int]]] = [[] for _ in range(n)]

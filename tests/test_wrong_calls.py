@@ -60,6 +60,13 @@ def solution() -> hs.Solution:
     return hs.solve(problem(), "heft")
 
 
+@functools.cache
+def certificate() -> hs.Certificate:
+    made = hs.certify(problem())
+    assert made is not None
+    return made
+
+
 def timeline() -> hs.costs.Timeline:
     return hs.runtime.forecast(problem(), schedule())
 
@@ -1082,6 +1089,7 @@ SELVES: dict[str, Callable[[], Any]] = {
     "TaskGraph": graph,
     "Schedule": schedule,
     "Solution": solution,
+    "Certificate": certificate,
     "StageSchedule": stage_schedule,
     "ChainProblem": chain,
     "Offloading": offloading,
@@ -1381,6 +1389,7 @@ _ELSEWHERE = (
     "Schedule.of_problem",  # for the simulator; users have from_columns
 )
 ABSTRACT = (
+    "Certificate",
     "ModelPlan",
     "planning.ServingPlan",
     "Schedule",

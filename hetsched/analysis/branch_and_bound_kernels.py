@@ -264,6 +264,17 @@ def _overloads(
     return False
 
 
+@kernel
+def overload_prices(
+    head: FloatArray, end: FloatArray, least: FloatArray, horizon: float, iterations: int, ints: IntArray, devices: FloatArray
+) -> bool:
+    """Return whether the load of the tasks between some head [m] and some tail [m] exceeds the horizon, as `contradicts` sees it.
+
+    If so, row 1 of `devices` [3, K] has the prices that prove it. Row 4 of `ints` [5, m] has a permutation of the tasks.
+    """
+    return _overloads(head, end, least, horizon, iterations, ints[4], ints, devices)
+
+
 @inner
 def _put_in_order(
     before: BoolArray,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -87,6 +88,9 @@ class RefutationBudget:
     """Returns True to stop for another reason."""
     found: Callable[[TaskSubset], object] | None = None
     """Called with the subset for every schedule found."""
+    log: list[tuple[int, int, int, int]] | None = None
+    """If given, every node of a refutation is appended, first branches first: what `choose` returned, (NOTHING, 0, 0) for one that
+    was refuted, and the device of the task."""
 
     @property
     def over(self) -> bool:
@@ -174,6 +178,29 @@ class TaskSubset:
         self._levels, self._ints = np.empty((2, m, size)), np.empty((_ROWS, m), np.int64)
         self._room = np.empty((2, m)), np.empty((3, size))
         self._scarce = bool(np.isfinite(self.single_input.room).any())
+
+    @cached_property
+    def _alike(self) -> BoolArray:
+        """Whether exchanging two devices changes no duration, transfer time or capacity, [K, K]; that is transitive."""
+        classes: list[list[int]] = []
+        for k in range(self.single_input.n_devices):
+            same = next((others for others in classes if self._exchangeable(others[0], k)), None)
+            if same is None:
+                classes.append([k])
+            else:
+                same.append(k)
+        alike = np.zeros((self.single_input.n_devices,) * 2, bool)
+        for same in classes:
+            alike[np.ix_(same, same)] = True
+        return alike
+
+    def _exchangeable(self, h: int, k: int) -> bool:
+        least, room = self.single_input.least, self.single_input.room
+        if room[h] != room[k] or not np.array_equal(least[self.tasks, h], least[self.tasks, k]):
+            return False
+        image = np.arange(len(room))
+        image[[h, k]] = k, h
+        return np.array_equal(self.lag[:, h, image], self.lag[:, k]) and np.array_equal(self.lag[:, image, h], self.lag[:, :, k])
 
     @checked
     def ancestry(self, tasks: Sequence[int]) -> TaskSubset:
@@ -332,14 +359,15 @@ class TaskSubset:
             left -= 1
             budget.work += work
             state, before = stack.pop()
-            if kernels.contradicts(
+            refuted = kernels.contradicts(
                 self.pointer, self.pred, self.lag, self.unit, state, before, float(horizon), _PRICES, self._levels, self._ints, *self._room
-            ):
-                continue
-            if self._scarce and self._overfills(self._ints[2]):
-                continue
+            ) or (self._scarce and self._overfills(self._ints[2]))
             start, tail = self._levels
-            kind, task, other = kernels.choose(before, state[0], self._ints[2], start, tail)
+            kind, task, other = (kernels.NOTHING, 0, 0) if refuted else kernels.choose(before, state[0], self._ints[2], start, tail)
+            if budget.log is not None:
+                budget.log.append((kind, task, other, int(self._ints[2, task])))
+            if refuted:
+                continue
             if kind == kernels.NOTHING:
                 if budget.found is not None:
                     budget.found(self)
@@ -367,7 +395,11 @@ class TaskSubset:
 
         second, behind = state.copy(), before.copy()
         if kind == kernels.DEVICE:
-            second[0, self.mates[task], other] = np.inf
+            twins = self._alike[other]
+            if np.count_nonzero(twins) > 1:  # their exchange maps each schedule with the task on one to one with it on the other
+                state[1:, np.isinf(state[0])] = 0.0
+                twins = twins & (state == state[:, :, other, None]).all(axis=(0, 1))
+            second[0, self.mates[task][:, None], np.flatnonzero(twins)] = np.inf
             _keep(state[0], self.mates[task], other)
         else:
             behind[other, task] = True

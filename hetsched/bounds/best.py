@@ -131,7 +131,7 @@ def _walk(problem: Problem, objective: str, entries: list[Entry], deadline: Dead
         if entry.bound is memory and not math.isinf(proof.value):
             continue
         last = isinstance(proof, Optimum) or math.isinf(proof.value)
-        proof = Bound(proof.value, proof.name, proof.evidence, objective)
+        proof = Bound(proof.value, proof.name, proof.evidence, objective, proof.trust)
         best = proof if best is NO_BOUND or proof.value > best.value else best
         yield proof
         if last or deadline.over:

@@ -108,7 +108,7 @@ def relax(formulation: Formulation, deadline: Deadline = NEVER) -> Bound:
         program["b_ub"] = np.concatenate([lowered.row_upper[below], -lowered.row_lower[above]])
     solution = linprog(method="highs", options={} if (limit := deadline.limit) is None else {"time_limit": limit}, **program)
     if solution.status == 2:  # no fraction of a schedule is as short as the upper bound
-        return Bound(formulation.upper / (1 + SLACK), name, f"{evidence}: nothing is shorter than a schedule known")
+        return Bound(formulation.upper / (1 + SLACK), name, f"{evidence}: nothing is shorter than a schedule known", trust="solver")
     if solution.status != 0:
         return Bound(0.0, name, "no time was left")
     prices = np.zeros(len(lowered.row_lower))

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import gzip
+import math
+import os
 from dataclasses import dataclass
 from fractions import Fraction
 from os import PathLike
 from typing import NamedTuple
 
-from hetsched import documents
-from hetsched.arguments import checked
+from hetsched import checker, documents
+from hetsched.arguments import checked, number
 from hetsched.arrays import Frozen
+from hetsched.errors import InvalidArgument, OutOfTime
+from hetsched.problem.graph import plural
+from hetsched.problem.problem import Problem
+from hetsched.search.solution import Bound
+from hetsched.stopping import Deadline
 
 Token = tuple[str | int | tuple[int, ...], ...]
 """A leaf, a branch or a hint of a tree; see `hetsched.checker`."""
@@ -38,7 +46,7 @@ class CertifiedDecision(NamedTuple):
 class Certificate(Frozen):
     """A proof that no schedule of a problem is shorter than `claim`, or that it has none.
 
-    It proves nothing before ``hetsched check`` or `hetsched.checker.check` has accepted it.
+    It proves nothing before its method ``check``, ``hetsched check`` or `hetsched.checker.check` has accepted it.
 
     Attributes
     ----------
@@ -63,10 +71,62 @@ class Certificate(Frozen):
     made_by: str = ""
 
     def __repr__(self) -> str:
-        claim = "infinity" if self.claim is None else f"{self.claim} s"
-        return f"<Certificate of {claim}: {sum(len(lemma.tree) for lemma in self.lemmas)} tokens in {len(self.lemmas)} lemmas>"
+        return f"<Certificate: {self.evidence}>"
+
+    @property
+    def value(self) -> float:
+        """The claim in seconds, not rounded up; inf if there is no schedule."""
+        if self.claim is None:
+            return math.inf
+        value = float(self.claim)
+        return value if value <= self.claim else math.nextafter(value, 0.0)
+
+    @property
+    def nodes(self) -> int:
+        """Nodes of all trees."""
+        return sum(token[0] in (".", "d", "o") for lemma in self.lemmas for token in lemma.tree)
+
+    @property
+    def hints(self) -> int:
+        """Hints of all trees."""
+        return sum(len(lemma.tree) for lemma in self.lemmas) - self.nodes
+
+    @property
+    def evidence(self) -> str:
+        """What is proven, and the size of the proof."""
+        what = "no schedule exists" if self.claim is None else f"no schedule is shorter than {self.value:.9g} s"
+        lemmas = f"{plural(len(self.lemmas), 'lemma')} of " if len(self.lemmas) > 1 else ""
+        return f"{what}, in {lemmas}{plural(self.nodes, 'node')} and {plural(self.hints, 'hint')}"
+
+    @checked(time_limit=number(least=0.0))
+    def check(self, problem: Problem, *, time_limit: float | None = None) -> Bound:
+        """Return the bound that the certificate proves, after the checker has accepted it.
+
+        Parameters
+        ----------
+        problem : Problem
+            The problem that it is of; names do not matter.
+        time_limit : float, optional
+            Seconds.
+
+        Raises
+        ------
+        InvalidArgument
+            The checker rejects the certificate; the message has the place in the proof and the reason.
+        OutOfTime
+            The time limit was reached.
+        """
+        exact = checker.Problem(documents.encode(problem))
+        try:
+            checker.check(exact, checker.read_certificate(documents.encode(self), exact), Deadline.after(time_limit).end)
+        except (checker.Rejected, checker.Malformed) as error:
+            raise InvalidArgument(f"the certificate is rejected: {error}; it proves nothing, make one of this problem") from None
+        except checker.Late as error:
+            raise OutOfTime(f"the certificate is not checked: {error}; allow more time") from None
+        return Bound(self.value, "certificate", self.evidence, trust="checked")
 
     @checked
     def write(self, path: str | PathLike[str]) -> None:
-        """Write the certificate as a JSON document; ``hetsched.read`` reads it back."""
-        documents.write(self, path)
+        """Write the certificate as a JSON document, packed if the name ends in ``.gz``; ``hetsched.read`` reads it back unpacked."""
+        data = documents.encode(self)
+        documents.write_bytes(gzip.compress(data, mtime=0) if os.fspath(path).endswith(".gz") else data, path)

@@ -64,6 +64,7 @@ def facts(solution: Solution) -> dict[str, Any]:
         "bound": solution.bound,
         "bound_name": solution.proof.name,
         "bound_evidence": solution.proof.evidence,
+        "bound_trust": solution.proof.trust,
         "gap": solution.gap,
         "method": solution.method,
         "seed": solution.seed,
@@ -90,7 +91,8 @@ def summary(problem: Problem, solution: Solution, broken: str = "") -> list[tupl
     if solution.best_effort is not None:
         effort = solution.best_effort
         rows.append(("nearest", f"{seconds(effort.schedule.makespan)}, but {size(effort.bytes_over)} over the available memory"))
-    rows.append(("bound", f"{seconds(solution.bound)} by {solution.proof.name}: {solution.proof.evidence}"))
+    trust = "" if solution.proof.trust == "computed" else f" ({solution.proof.trust})"
+    rows.append(("bound", f"{seconds(solution.bound)} by {solution.proof.name}{trust}: {solution.proof.evidence}"))
     return rows
 
 

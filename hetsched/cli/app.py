@@ -21,6 +21,7 @@ from hetsched import __version__
 from hetsched.cli.commands import (
     bound,
     capture,
+    certify,
     check,
     coarsen,
     compare,
@@ -56,6 +57,7 @@ ORDER = (
     "convert",
     "solve",
     "bound",
+    "certify",
     "verify",
     "check",
     "show",
@@ -187,6 +189,7 @@ app.command("capture", cls=Command)(capture.capture)
 app.command("convert", cls=Command)(convert.convert)
 app.command("solve", cls=Command)(solve.solve)
 app.command("bound", cls=Command)(bound.bound)
+app.command("certify", cls=Command)(certify.certify)
 app.command("verify", cls=Command)(verify.verify)
 app.command("check", cls=Command)(check.check)
 app.command("show", cls=Command)(show.show)

@@ -24,7 +24,7 @@ from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
 from hetsched.search import Auto, Budget, Kind, Monitor, Role, cores, exact, find_method, method, registered, select
-from hetsched.search.solution import Bound, Solution
+from hetsched.search.solution import Bound, Solution, Trust
 from hetsched.stopping import Stop
 
 LOOKS: Mapping[str, list[dict[str, Any]]] = {"branch": [{"nodes": 1}, {"nodes": 100}], "bounds": [{"quick": True}]}
@@ -163,9 +163,9 @@ def split(
         return
     deadline = monitor.deadline
     series = Series(problem, cut(problem, channels, largest, deadline), monitor.best, symmetry=symmetry is not None, deadline=deadline)
-    news = _News(series, monitor)
     heuristic = not series.exact or series.coupled
     evaluate = _evaluator(series, monitor, preferred() if solver is None else solver, symmetry)
+    news = _News(series, monitor, "computed" if find_method(evaluate.method).solver is None else "solver")
     workers = (cores() if monitor.budget.evaluations is None else 1) if workers is None else workers
     with contextlib.ExitStack() as stack:
         executor = monitor.executor
@@ -215,15 +215,16 @@ def _first(problem: Problem, monitor: Monitor) -> Schedule | None:
 class _News:
     """Reports the results of the dynamic program to the monitor."""
 
-    def __init__(self, series: Series, monitor: Monitor) -> None:
-        self.series, self.monitor = series, monitor
+    def __init__(self, series: Series, monitor: Monitor, trust: Trust) -> None:
+        self.series, self.monitor, self.trust = series, monitor, trust
         self.best = math.inf
 
     def __call__(self, path: Path) -> None:
         problem = self.series.problem
         if self.series.exact:
             looked = f"{path.evaluated} of {self.series.n_open} pairs of a module and devices at its ends looked into"
-            self.monitor.raise_bound(Bound(path.bound, "split", f"{len(self.series.modules)} modules in series, {looked}"))
+            evidence = f"{len(self.series.modules)} modules in series, {looked}"
+            self.monitor.raise_bound(Bound(path.bound, "split", evidence, trust=self.trust))
         if path.value < self.best:
             self.best = path.value
             decision = repair(problem, self.series.join(path))

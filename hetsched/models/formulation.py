@@ -367,12 +367,12 @@ class Formulation(ABC):
         name, objective = f"{self.name} by {solver}", self._records.get(Objective)
         minimised = objective.name if isinstance(objective, Objective) else "makespan"
         if math.isinf(value) and self.upper >= longest(self.problem):
-            monitor.raise_bound(Bound(math.inf, name, "proven: no schedule keeps every rule", minimised))
+            monitor.raise_bound(Bound(math.inf, name, "proven: no schedule keeps every rule", minimised, "solver"))
             return
         lower = self.objective.bound(value, tolerance)
         if minimised == "makespan":  # the model excludes schedules longer than the upper bound
             lower = min(lower, self.upper / (1 + SLACK))
-        monitor.raise_bound(Bound(lower, name, f"dual bound of {self.model!r}", minimised))
+        monitor.raise_bound(Bound(lower, name, f"dual bound of {self.model!r}", minimised, "solver"))
 
     @property
     def is_ours(self) -> bool:

@@ -16,6 +16,7 @@ import numpy as np
 
 from hetsched.analysis.modules import modules
 from hetsched.bounds import best
+from hetsched.certificates.certifying import certify
 from hetsched.coarsening.coarse import acyclic, settled
 from hetsched.coarsening.fusion_rules import fuse
 from hetsched.coarsening.matching import hierarchy
@@ -59,10 +60,11 @@ def prepare_methods(names: Sequence[str], problem: Problem | None = None) -> Non
 
 
 def prepare_bounds() -> None:
-    """Compile the kernels of `best.every` by bounding a small problem."""
+    """Compile the kernels of `best.every` and `certify` with a small problem."""
     problem = _small()
     for _ in best.every(problem):
         pass
+    certify(problem)
     modules(problem.graph, channels=2, largest=2)  # as in `every`, for graphs without a boundary of one channel
     names = [name for name, method in registered().items() if part(method) == BOUNDS]
     for name in names:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from os import PathLike
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from hetsched import documents
 from hetsched.arguments import TEXT, checked
@@ -18,6 +18,8 @@ from hetsched.stopping import Stop
 from hetsched.verification.verify import Violation
 
 OPTIMALITY_GAP = 1e-6
+Trust = Literal["checked", "computed", "solver"]
+"""Who vouches for a bound: the certificate checker, which needs no code of ours; code of ours, which subtracts its rounding; a solver."""
 
 
 class Status(StrEnum):
@@ -53,12 +55,16 @@ class Bound:
         Its evidence, in a line.
     objective : str
         The objective that it bounds: "makespan", "period" or "max-load".
+    trust : str
+        "checked": the checker accepted a certificate of it, see `hetsched.certify`; "computed": by code of this package, its
+        rounding subtracted; "solver": it rests on the word of a solver.
     """
 
     value: float
     name: str
     evidence: str = ""
     objective: str = "makespan"
+    trust: Trust = "computed"
 
     def __post_init__(self) -> None:
         if not self.value > -math.inf:
@@ -101,7 +107,7 @@ class Solution(Frozen):
     value : float
         The schedule's value under it in seconds, inf without a schedule.
     proof : Bound
-        The best lower bound, with its name and evidence. After a single constructive method without `on_progress`, and if a
+        The best lower bound, with its name, evidence and trust. After a single constructive method without `on_progress`, and if a
         time limit left no time to compile their kernels, the bounds are computed when `proof`, or what follows from it, is
         first read; they are then not part of `history`. With less than 10 s of the limit left they are so only if no kernel
         has to be compiled for them; `evidence` says if one had to be.

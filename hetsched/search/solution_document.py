@@ -9,7 +9,7 @@ import numpy as np
 from hetsched.arrays import Columns, texts
 from hetsched.documents import VERSION, Document, Number, Real, Row, Whole, real
 from hetsched.schedule.document import SchedulePart
-from hetsched.search.solution import BestEffort, Bound, Solution
+from hetsched.search.solution import BestEffort, Bound, Solution, Trust
 from hetsched.stopping import Stop
 from hetsched.verification.verify import Violation
 
@@ -20,6 +20,7 @@ class BoundRow(Row):
     value: Number
     name: str
     evidence: str = ""
+    trust: Trust = "computed"
 
 
 class HistoryRow(Row):
@@ -104,7 +105,7 @@ class SolutionDocument(Document[Solution], kw_only=True, tag="hetsched-solution"
             status=str(value.status),
             objective=value.objective,  # type: ignore[arg-type]
             objective_value=None if value.objective == "makespan" else _finite(value.value),
-            bound=BoundRow(_finite(value.bound), value.proof.name, value.proof.evidence),
+            bound=BoundRow(_finite(value.bound), value.proof.name, value.proof.evidence, value.proof.trust),
             method=value.method,
             seed=value.seed,
             history=[HistoryRow(row["time"], _finite(row["incumbent"]), _finite(row["bound"]), row["source"]) for row in value.history],
@@ -119,7 +120,7 @@ class SolutionDocument(Document[Solution], kw_only=True, tag="hetsched-solution"
         rows, runs = self.history, self.methods
         return Solution(
             None if self.schedule is None else self.schedule.value(),
-            Bound(_infinite(self.bound.value), self.bound.name, self.bound.evidence, self.objective),
+            Bound(_infinite(self.bound.value), self.bound.name, self.bound.evidence, self.objective, self.bound.trust),
             objective=self.objective,
             value=self.objective_value,
             method=self.method,

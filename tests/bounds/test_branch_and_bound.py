@@ -12,10 +12,11 @@ from hypothesis.strategies import SearchStrategy
 
 import hetsched as hs
 from hetsched.analysis.task_subsets import RefutationBudget, SingleInputProblem, TaskSubset
-from hetsched.errors import UnsupportedFeature
+from hetsched.errors import InvalidProblem, UnsupportedFeature
 from hetsched.problem.links import UNCONTENDED
 from hetsched.testing import brute_force, conformance, problems
 from hetsched.testing.profiles import examples
+from hetsched.testing.strategies import clusters
 from tests import golden
 
 
@@ -45,6 +46,47 @@ def test_optima_are_found_and_proven(problem: hs.Problem) -> None:
         return
     assert solution.makespan == pytest.approx(optimum.makespan, rel=1e-9)
     assert solution.status == "optimal"
+
+
+@examples(60)
+@given(
+    data=st.data(),
+    problem=problems(
+        n_tasks=st.integers(1, 5),
+        n_devices=3,
+        cluster=clusters(n_devices=3, bandwidth=st.sampled_from([1.0, 1.0, 1.0, 2.0]), latency=1.0, missing_links=False, nodes=False),
+        inputs=1,
+        communication="delay",
+        memory="static",
+        tight=False,
+        transfers=False,
+    ),
+)
+def test_optima_are_proven_where_devices_can_be_exchanged(data: st.DataObject, problem: hs.Problem) -> None:
+    """Some devices have equal durations, and the links of some are equal too."""
+    column = data.draw(st.sampled_from([[0, 0, 0], [0, 0, 2], [1, 1, 1], [0, 1, 1]]))
+    if np.isnan(problem.durations[:, column]).all(axis=(1, 2)).any():
+        return
+    try:
+        problem = problem.replace(durations=problem.durations[:, column])
+    except InvalidProblem:  # a pin left no device
+        return
+    optimum = brute_force(problem)
+    assert optimum is not None
+    value = everything(problem).least([everything(problem).node()], RefutationBudget(100_000))
+    assert value == pytest.approx(optimum.makespan, rel=1e-6)
+
+
+def test_equal_devices_are_tried_once() -> None:
+    """Of four tasks on four equal devices the first goes to one of them, which stands for all."""
+    problem = hs.Problem(hs.TaskGraph(["a", "b", "c", "d", "e"]), hs.Cluster(list("wxyz"), bandwidth=1), durations=np.ones((5, 4)))
+    nodes = []
+    for least in (np.ones((5, 4)), np.ones((5, 4)) + np.arange(4) * 1e-6):
+        subset = TaskSubset(SingleInputProblem(problem, least), np.arange(5), np.zeros(0, np.int64))
+        budget = RefutationBudget(10_000, log=[])
+        assert subset.refute(subset.node(), 1.5, budget) is True
+        nodes.append(len(budget.log or []))
+    assert nodes[0] < nodes[1]
 
 
 @examples(50)

@@ -209,7 +209,7 @@ def test_a_certificate_is_read_and_written_back_equal(tmp_path: Path) -> None:
     path = tmp_path / "proof.json"
     path.write_text(json.dumps(document))
     value = hs.read(path)
-    assert repr(value) == "<Certificate of 7 s: 4 tokens in 2 lemmas>"
+    assert repr(value) == "<Certificate: no schedule is shorter than 7 s, in 2 lemmas of 4 nodes and 0 hints>"
     assert json.loads(documents.encode(value)) == document
     path.write_text(json.dumps(proof(claim="1/0")))
     with pytest.raises(hs.InvalidProblem, match="'1/0' is no rational number; its denominator must not be 0"):

@@ -132,7 +132,7 @@ def test_bound_prints_the_strongest_first_with_its_evidence(run: Any, problem: h
     facts = json.loads(run("bound", "problem.json", "--json").stdout)
     assert (facts["value"], facts["name"]) == (best.value, best.name)
     assert [row["value"] for row in facts["all"]] == sorted((row["value"] for row in facts["all"]), reverse=True)
-    assert facts["all"][0] == {key: facts[key] for key in ("value", "name", "evidence", "objective")}
+    assert facts["all"][0] == {key: facts[key] for key in ("value", "name", "evidence", "objective", "trust")}
     hasty = json.loads(run("bound", "problem.json", "--time-limit", 0, "--json").stdout)
     assert len(hasty["all"]) == 1
 

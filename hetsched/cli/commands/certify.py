@@ -1,0 +1,68 @@
+"""`certify`: a lower bound with a proof that needs no trust in this package."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hetsched.cli.files import Outputs, check_writable, read_problem
+from hetsched.cli.options import JSON, ProblemFile
+from hetsched.cli.terminal import Working, say_json, say_rows
+from hetsched.problem.graph import plural
+from hetsched.report.units import seconds
+
+
+def certify(
+    problem: ProblemFile,
+    claim: Annotated[
+        float | None,
+        typer.Option(
+            help="Prove that no schedule is shorter than this, or with inf that there is none; default the largest claim found.",
+            metavar="SECONDS",
+            show_default=False,
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Write the certificate here; compressed if it ends in .gz.", metavar="FILE")
+    ] = None,
+    time_limit: Annotated[float, typer.Option(help="Stop after this many seconds.", metavar="SECONDS")] = 60.0,
+    json: JSON = False,
+) -> None:
+    """Prove a lower bound on the makespan so that anybody can check the proof.
+
+    A certificate refutes every shorter schedule, by a tree of devices and orders whose leaves contradict simple rules. The checker
+    replays it in whole numbers, in one file without this package. Any source of the claim will do, the makespan of a solution by
+    another solver for instance: it is proven anew. If schedule and certificate agree, the schedule is optimal. Exit code 1 if the
+    claim is wrong, or not proven in the time.
+
+    Example: [bold]hetsched certify problem.json -o certificate.json.gz[/bold]
+    """
+    from hetsched import certify as prove
+
+    check_writable(output, sources=[problem])
+    instance = read_problem(problem)
+    with Working("certifying"):
+        made = prove(instance, claim, time_limit=time_limit)
+    outputs = Outputs()
+    outputs.write(output, None if made is None else made.write)
+    if json:
+        fields = {} if made is None else {"value": made.value, "exact": str(made.claim), "nodes": made.nodes, "hints": made.hints}
+        say_json({"certified": made is not None, **fields, "written": outputs.written})
+    elif made is None:
+        what = "a claim" if claim is None else seconds(claim)
+        say_rows([("certified", f"no: {what} is wrong, or not proven within {seconds(time_limit)}")])
+    else:
+        proven = "no schedule exists" if math.isinf(made.value) else f"no schedule is shorter than {seconds(made.value)}"
+        say_rows(
+            [
+                ("proven", proven),
+                ("proof", f"{plural(len(made.lemmas), 'lemma')}, {plural(made.nodes, 'node')}, {plural(made.hints, 'hint')}"),
+                ("checked", "yes, by the checker"),
+                *(("wrote", name) for name in outputs.written),
+            ]
+        )
+    outputs.finish()
+    raise typer.Exit(int(made is None))
