@@ -52,6 +52,7 @@ KINDS: Mapping[str, str] = {
     "hetsched-plan": "hetsched.planning.plan_document:PlanDocument",
     "hetsched-rates": "hetsched.costs.rates_document:RatesDocument",
     "hetsched-certificate": "hetsched.certificates.document:CertificateDocument",
+    "hetsched-registry": "hetsched.instances.registry:FamilyDocument",
 }
 """Module and class of the document of each `format` that `read` supports, imported at first use."""
 

@@ -458,6 +458,10 @@ def machine() -> hs.Machine:
     return hs.Machine(cluster, tool_names={"x": {"vllm": 0}, "y": {"vllm": 1}})
 
 
+def known() -> hs.instances.Instance:
+    return hs.instances.entry("topcuoglu2002")
+
+
 def rates() -> hs.costs.Rates:
     known = {"bytes": 1e9, "parameters": 5e8}
     return hs.costs.Rates([hs.costs.Rate("x", 1.0, 512, **known), hs.costs.Rate("x", 1.0, 0, 8, **known)])
@@ -1022,6 +1026,16 @@ BY_DOOR: dict[str, Callable[[], Any]] = {
     **{f"testing.Adversary.{name}": schedule for name in ("schedule", "optimal")},
     **{f"testing.Adversary.{name}": lambda: 1 for name in ("evaluations", "open")},
     "testing.adversary.scheduler": lambda: "heft",
+    "instances.Family.citation": lambda: "somebody 2026",
+    "instances.Family.licence": lambda: "none",
+    "instances.Family.attribution": lambda: "nobody",
+    "instances.Family.instances": lambda: (known(),),
+    **{f"instances.{name}.instance": lambda: known() for name in ("claim_of", "failures")},
+    **{f"instances.{name}.name": lambda: "topcuoglu2002" for name in ("entry", "load")},
+    **{f"instances.{name}.kind": lambda: "upper" for name in ("claim_of", "Instance.best")},
+    "instances.claim_of.evidence": lambda: {"batches": [[task, 0, [0]] for task in range(10)]},
+    "instances.claim_of.by": lambda: "somebody",
+    "instances.Family.write.path": lambda: "family.json",
     "testing.Family.kind": lambda: "related",
     "testing.Family.graph": lambda: "free",
     "testing.corpus.Case.optimum": lambda: 1.0,
@@ -1090,6 +1104,8 @@ SELVES: dict[str, Callable[[], Any]] = {
     "Schedule": schedule,
     "Solution": solution,
     "Certificate": certificate,
+    "Family": lambda: hs.instances.families()["examples"],
+    "Instance": lambda: known(),
     "StageSchedule": stage_schedule,
     "ChainProblem": chain,
     "Offloading": offloading,

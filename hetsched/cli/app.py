@@ -28,6 +28,7 @@ from hetsched.cli.commands import (
     convert,
     demo,
     generate,
+    instances,
     machine,
     methods,
     model,
@@ -71,6 +72,7 @@ ORDER = (
     "model",
     "machine",
     "methods",
+    "instances",
     "reproduce",
     "prepare",
     "schema",
@@ -184,6 +186,7 @@ def hetsched(
 
 
 app.add_typer(generate.generate, name="generate")
+app.add_typer(instances.instances, name="instances")
 app.command("demo", cls=Command)(demo.demo)
 app.command("capture", cls=Command)(capture.capture)
 app.command("convert", cls=Command)(convert.convert)

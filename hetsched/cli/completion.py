@@ -149,3 +149,10 @@ def tables(incomplete: str) -> list[str]:
 
     before, comma, last = incomplete.rpartition(",")
     return [f"{before}{comma}{name}" for name in TABLES if name.startswith(last) and name not in before.split(",")]
+
+
+def instances(incomplete: str) -> list[str]:
+    """Return the families of the registry, and its instances."""
+    from hetsched.instances import families, names
+
+    return _beginning(incomplete, [*families(), *names()])

@@ -10,9 +10,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from hetsched import instances
 from hetsched.arguments import checked
 from hetsched.documents import read
 from hetsched.errors import InvalidProblem
+from hetsched.instances.registry import found
 from hetsched.problem.graph import TaskGraph
 from hetsched.problem.problem import Problem
 
@@ -41,10 +43,10 @@ def _graphs() -> dict[str, Callable[..., TaskGraph]]:
 def problems(*texts: str) -> list[Instance]:
     """Return the problems that texts name.
 
-    A text is a problem document; a pattern of such files, as ``mine/*.json``, whose family is the name without the number at its end; or
-    a generator with its arguments, as ``rwnn:er,32,modules=4,seed=0..9``, whose numbers may be ranges. Generators are `rwnn` and `gpt3` of
-    `hetsched.workloads`, and ``network`` with the name of a shipped one; besides their arguments they take ``cluster``, ``dtype``,
-    ``inputs``, ``batching``, ``communication`` and ``memory``.
+    A text is a problem document; a pattern of such files, as ``mine/*.json``, whose family is the name without the number at its end; an
+    instance or a family of `hetsched.instances`; or a generator with its arguments, as ``rwnn:er,32,modules=4,seed=0..9``, whose numbers
+    may be ranges. Generators are `rwnn` and `gpt3` of `hetsched.workloads`, and ``network`` with the name of a shipped one; besides their
+    arguments they take ``cluster``, ``dtype``, ``inputs``, ``batching``, ``communication`` and ``memory``.
 
     Raises
     ------
@@ -61,9 +63,15 @@ def _found(text: str) -> Iterator[Instance]:
         return
     paths = [text] if Path(text).is_file() else sorted(glob.glob(text, recursive=True))
     if not paths:
-        raise InvalidProblem(
-            f"{text!r} is neither a file or a pattern of files, nor one of the generators {', '.join(_graphs())} with ':' after it"
-        )
+        known = instances.families()
+        names = instances.names(text) if text in known else [text] if text in instances.names() else []
+        if not names:
+            raise InvalidProblem(
+                f"{text!r} is neither a file or a pattern of files, nor an instance or a family of `hetsched instances list`, "
+                f"nor one of the generators {', '.join(_graphs())} with ':' after it"
+            )
+        for name in names:
+            yield Instance(name, instances.load(name), found(name)[0].name)
     for path in paths:
         problem = read(path)
         if not isinstance(problem, Problem):

@@ -63,6 +63,7 @@ def offered(line: str, shell: str = "bash") -> list[str]:
                 "plan",
                 "rates",
                 "certificate",
+                "registry",
             ],
         ),
         ("hetsched convert a.stg --format d", ["dot", "dagbench", "dnn-partitioning"]),

@@ -168,7 +168,10 @@ def test_problems_are_files_patterns_and_generators(tmp_path: Path, monkeypatch:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("nothing*.json", "is neither a file or a pattern of files, nor one of the generators rwnn, network, gpt3"),
+        (
+            "nothing*.json",
+            "is neither a file or a pattern of files, nor an instance or a family of `hetsched instances list`",
+        ),
         ("rwnn:er,10,seed=3..1", "'3..1' in 'seed=3..1' is empty; write the smaller number first"),
         ("rwnn:er,10,colour=1", "colour"),
         ("rwnn:xy,10", "kind is 'xy'"),
@@ -180,3 +183,8 @@ def test_a_problem_that_is_none_is_told(text: str, said: str, tmp_path: Path, mo
     hs.documents.write(MINE.problem.graph, "graph.json")
     with pytest.raises(InvalidProblem, match=said):
         problems(text)
+
+
+def test_instances_of_the_registry_are_problems() -> None:
+    assert [(one.name, one.family) for one in problems("examples")] == [("topcuoglu2002", "examples"), ("arabnejad2014", "examples")]
+    assert [one.name for one in problems("arabnejad2014")] == ["arabnejad2014"]

@@ -14,7 +14,8 @@ def schema(
     kind: Annotated[
         str,
         typer.Argument(
-            help="graph, cluster, problem, schedule, solution, stages, timeline, profile, model, machine, plan, rates or certificate.",
+            help="graph, cluster, problem, schedule, solution, stages, timeline, profile, model, machine, plan, rates, certificate "
+            "or registry.",
             metavar="KIND",
             autocompletion=completion.kinds,
         ),

@@ -1,0 +1,92 @@
+"""Claims: checked again, and made of schedules and certificates."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+import msgspec
+
+from hetsched import checker, documents
+from hetsched.arguments import checked
+from hetsched.errors import InvalidSchedule
+from hetsched.instances.files import problem_of
+from hetsched.instances.registry import Claim, Instance, Side, check_consistent
+from hetsched.problem.problem import Problem
+from hetsched.schedule.decision import Decision
+from hetsched.schedule.simulate import simulate
+from hetsched.verification.verify import verify
+
+
+@checked
+def failures(instance: Instance) -> list[str]:
+    """Return what is wrong with the checked claims of an instance, in a line each; none if all hold.
+
+    A schedule is verified and timed exactly, a certificate is checked, and both must give the value of the claim.
+    """
+    problem = problem_of(instance)
+    found = []
+    for claim in (claim for claim in instance.claims if claim.trust == "checked"):
+        try:
+            value = _value(problem, claim.kind, claim.evidence or {})
+        except (checker.Rejected, checker.Malformed, InvalidSchedule) as error:
+            found.append(f"{instance.name}: {claim.kind} {claim.value}: {error}")
+            continue
+        if value != claim.seconds:
+            found.append(f"{instance.name}: the evidence of {claim.kind} {claim.value} is for {value}")
+    return found
+
+
+def _value(problem: Problem, kind: Side, evidence: Mapping[str, Any]) -> Fraction | None:
+    """Return the exact value that evidence proves."""
+    exact = checker.Problem(documents.encode(problem))
+    if kind == "lower":
+        return checker.check(exact, checker.read_certificate(msgspec.json.encode(evidence), exact)).bound
+    decision = decision_of(evidence)
+    violations = verify(problem, simulate(problem, decision))
+    if violations:
+        raise InvalidSchedule(str(violations[0]))
+    return checker.retimed(exact, evidence["batches"], evidence.get("transfers"))
+
+
+def decision_of(evidence: Mapping[str, Any]) -> Decision:
+    """Return the decision of a claim's evidence."""
+    batches = evidence.get("batches", [])
+    pointer = [0]
+    for batch in batches:
+        pointer.append(pointer[-1] + len(batch[2]))
+    items = [item for batch in batches for item in batch[2]]
+    return Decision([b[0] for b in batches], [b[1] for b in batches], pointer, items, transfer_order=evidence.get("transfers"))
+
+
+def evidence_of(decision: Decision) -> dict[str, Any]:
+    """Return the evidence of a decision."""
+    pointer, items = decision.item_ptr.tolist(), decision.items.tolist()
+    rows = zip(decision.task.tolist(), decision.device.tolist(), range(len(decision.task)), strict=True)
+    evidence: dict[str, Any] = {"batches": [[task, device, items[pointer[b] : pointer[b + 1]]] for task, device, b in rows]}
+    if decision.transfer_order is not None:
+        evidence["transfers"] = decision.transfer_order.tolist()
+    return evidence
+
+
+@checked
+def claim_of(instance: Instance, kind: Side, evidence: Mapping[str, Any], by: str, date: datetime.date | None = None) -> Claim:
+    """Return a checked claim from evidence, after it was checked.
+
+    Raises
+    ------
+    InvalidSchedule
+        The evidence does not hold, or it is for another problem.
+    """
+    problem = problem_of(instance)
+    try:
+        value = _value(problem, kind, evidence)
+    except (checker.Rejected, checker.Malformed) as error:
+        raise InvalidSchedule(f"the evidence for {instance.name!r} is refused: {error}") from None
+    if value is None:
+        raise InvalidSchedule(f"the certificate says that {instance.name!r} has no schedule at all, which is no bound of one")
+    claim = Claim(kind, str(value), "checked", by, date or datetime.datetime.now(datetime.UTC).date(), dict(evidence))
+    check_consistent(msgspec.structs.replace(instance, claims=[*instance.claims, claim]))
+    return claim

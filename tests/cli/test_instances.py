@@ -1,0 +1,56 @@
+"""`hetsched instances`: listing, showing, fetching, checking and submitting."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import hetsched as hs
+from hetsched.instances import families
+from tests.golden import topcuoglu
+
+
+def said(run: Any, *words: object, code: int = 0) -> str:
+    """Run a command and return what it printed."""
+    result = run("instances", *words)
+    assert result.exit_code == code, result.stderr
+    return str(result.stdout if code == 0 else result.stderr)
+
+
+def test_instances_are_listed_and_shown(run: Any) -> None:
+    assert "topcuoglu2002  10     3        73" in said(run, "list", "examples")
+    rows = json.loads(said(run, "list", "topcuoglu2002", "--json"))
+    assert [row["name"] for row in rows] == ["topcuoglu2002"]
+    assert "topcuoglu2002" not in said(run, "list", "--open")
+    shown = said(run, "show", "topcuoglu2002")
+    assert "upper     73 s, checked, by hetsched" in shown
+    assert said(run, "show", "nothing", code=2).startswith("error: there is no instance 'nothing'; close are ")
+
+
+def test_an_instance_is_written_as_a_problem(run: Any, tmp_path: Path) -> None:
+    said(run, "fetch", "topcuoglu2002", "-o", str(tmp_path / "problem.json"))
+    assert hs.read(tmp_path / "problem.json") == topcuoglu()
+    assert "2 instances do not fit into one file; name one" in said(run, "fetch", "examples", "-o", "x.json", code=2)
+
+
+def test_a_schedule_is_submitted_and_checked_again(run: Any, tmp_path: Path) -> None:
+    registry, schedule = tmp_path / "examples.json", tmp_path / "schedule.json"
+    families()["examples"].write(registry)
+    hs.solve(topcuoglu(), "heft").schedule.write(schedule)
+    added = said(run, "submit", "topcuoglu2002", "--by", "HEFT", "--registry", str(registry), "--schedule", str(schedule))
+    assert added == f"added: upper 80 s, checked, to {registry}\n"
+    assert [(claim.value, claim.by) for claim in hs.read(registry).instances[0].claims if claim.by == "HEFT"] == [("80", "HEFT")]
+    assert "there is nothing to claim" in said(run, "submit", "topcuoglu2002", "--by", "x", "--registry", str(registry), code=2)
+
+
+def test_what_is_shipped_is_checked(run: Any) -> None:
+    assert "0 do not hold" in said(run, "check", "examples")
+
+
+def test_the_page_is_written_and_a_stale_one_is_told(run: Any, tmp_path: Path) -> None:
+    written = tmp_path / "instances.md"
+    said(run, "table", "-o", str(written))
+    said(run, "table", "--check", str(written))
+    written.write_text(written.read_text().replace("| 73 ", "| 74 "))
+    assert "does not have the present tables" in said(run, "table", "--check", str(written), code=1)
