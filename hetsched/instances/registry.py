@@ -108,6 +108,7 @@ class Instance(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         return float((upper.seconds - lower.seconds) / upper.seconds) if upper.seconds else 0.0
 
 
+@checked(InvalidProblem)
 @dataclass(frozen=True, eq=False)
 class Family(Frozen):
     """Instances of one origin.
