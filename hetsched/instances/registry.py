@@ -190,9 +190,9 @@ def _exact(value: str, name: str) -> None:
 
 @functools.cache
 def _shipped() -> dict[str, Family]:
-    documents_of = sorted(path for path in SHIPPED.iterdir() if path.name.endswith(".json"))
-    found = (documents.decode(path.read_bytes(), name=path.name) for path in documents_of)
-    return {family.name: family for family in found}
+    paths = sorted((path for path in SHIPPED.iterdir() if path.name.endswith(".json")), key=lambda path: path.name)
+    read = (documents.decode(path.read_bytes(), name=path.name) for path in paths)
+    return {family.name: family for family in read}
 
 
 @checked

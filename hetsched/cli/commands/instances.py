@@ -158,6 +158,7 @@ def submit(
     from hetsched.errors import InvalidArgument
     from hetsched.instances.claims import claim_of, evidence_of
     from hetsched.instances.registry import Family
+    from hetsched.search import Solution
 
     check_writable(registry)
     family = documents.read(registry)
@@ -167,7 +168,7 @@ def submit(
     new = []
     if schedule is not None:
         answer = read_answer(schedule)
-        given = getattr(answer, "schedule", answer)
+        given = answer.schedule if isinstance(answer, Solution) else answer
         if given is None:
             raise InvalidArgument(f"{schedule} has no schedule")
         new.append(claim_of(instance, "upper", evidence_of(given.decision), by))
