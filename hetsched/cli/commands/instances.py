@@ -158,7 +158,7 @@ def submit(
     from hetsched.errors import InvalidArgument
     from hetsched.instances.claims import claim_of, evidence_of
     from hetsched.instances.registry import Family
-    from hetsched.search import Solution
+    from hetsched.search.solution import Solution
 
     check_writable(registry)
     family = documents.read(registry)
