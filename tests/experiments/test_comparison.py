@@ -176,6 +176,6 @@ def test_the_page_has_every_table_and_loads_nothing(tmp_path: Path):
     assert name not in text
     assert not re.search(r"<(script|link|img)[^>]+(src|href)=\"(?!data:)", text)
     for words in ("profile", "profile_pairs", "profile_times", "proofs", "excess"):
-        assert f'id="{words}"' in text
+        assert text.count(f' id="{words}"') == 1  # a chart is drawn into the first element of its name
     write_html(Comparison(Results()), tmp_path / "empty.html")
     assert "nothing is measured yet" in (tmp_path / "empty.html").read_text()
