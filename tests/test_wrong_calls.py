@@ -642,6 +642,9 @@ BY_DOOR: dict[str, Callable[[], Any]] = {
     "models.serving.ServingModel.decode.values": lambda: serving_model().encode(serving_placement()),
     **{f"planning.ServingProgress.{name}": lambda: 1.0 for name in ("seconds", "value", "bound")},
     "planning.ServingProgress.source": lambda: "even",
+    **{f"planning.PlanProgress.{name}": lambda: 1.0 for name in ("elapsed", "value", "bound")},
+    "planning.PlanProgress.source": lambda: "even",
+    **dict.fromkeys(("planning.explain.deadline", "planning.least_missing.deadline", "ModelPlan.within.deadline"), never),
     **{f"ChainProblem.{name}": lambda name=name: getattr(chain(), name) for name in ("items", "devices", "seconds")},
     **{f"chain.ChainStage.{name}": lambda end=end: end for name, end in (("device", 0), ("first", 0), ("end", 1))},
     **{

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hetsched.arguments import COUNT, checked, number, shown
-from hetsched.arrays import FloatArray, Frozen, IntArray
+from hetsched.arrays import BoolArray, FloatArray, Frozen, IntArray
 from hetsched.chain.amounts import IMPOSSIBLE, UNLIMITED, amounts
 from hetsched.chain.offloading import Offloading
 from hetsched.errors import InvalidProblem
@@ -197,6 +197,8 @@ class ChainProblem(Frozen):
         edges = [*starts, self.n_items]
         if not starts or edges[0] != 0 or any(a >= b for a, b in itertools.pairwise(edges)):
             raise InvalidProblem(f"starts is {shown(list(starts))}; they must rise from 0 to at most {self.n_items - 1}, the last item")
+        if len(starts) == self.n_items:
+            return self
         names = [self.items[a] if b - a == 1 else f"{self.items[a]} to {self.items[b - 1]}" for a, b in itertools.pairwise(edges)]
         weights, whole = np.add.reduceat(self.weight_bytes, starts), len(starts) == 1
         return self.replace(
@@ -229,26 +231,31 @@ class ChainProblem(Frozen):
     @cached_property
     def groups(self) -> IntArray:
         """Group of each device [m]: devices of a group may change places in any placement. Groups are numbered by first device."""
-        groups = np.full(self.n_devices, -1)
-        for k in range(self.n_devices):
-            alike = (int(groups[other]) for other in range(k) if self._interchangeable(other, k))
-            groups[k] = next(alike, groups.max() + 1)
+        own = [self.seconds, self.overlapped_seconds, self.memory_bytes[None], self.stage_seconds[None]]
+        if self.offloading is not None:
+            holds, links = self.offloading.holds, self.offloading.link_seconds[:, :, self.offloading.holds]
+            number = np.where(holds, np.arange(self.n_devices), -1.0)  # one that holds weights is like no other
+            own += [self.offloading.kept_seconds, links.swapaxes(1, 2).reshape(-1, self.n_devices), number[None]]
+        columns = np.concatenate(own)
+        alike = (columns[:, :, None] == columns[:, None, :]).all(axis=0)
+        for pairs in (self.hops, self.overlapped_hops, self.closing):
+            others = pairs[~np.eye(self.n_devices, dtype=bool)]
+            if (others != others[:1]).any():
+                alike &= _interchangeable(pairs)
+        groups: IntArray = np.unique(alike.argmax(axis=1), return_inverse=True)[1]
         groups.setflags(write=False)
         return groups
 
-    def _interchangeable(self, a: int, b: int) -> bool:
-        own = (self.seconds, self.overlapped_seconds, self.memory_bytes[None], self.stage_seconds[None])
-        if any((column[:, a] != column[:, b]).any() for column in own):
-            return False
-        offloading = self.offloading
-        if offloading is not None:
-            kept, links = offloading.kept_seconds, offloading.link_seconds
-            others = [k for k in range(self.n_devices) if k not in (a, b)]
-            if offloading.holds[[a, b]].any() or (kept[:, a] != kept[:, b]).any() or (links[:, a, others] != links[:, b, others]).any():
-                return False
-        image = np.arange(self.n_devices)
-        image[[a, b]] = b, a
-        return all(np.array_equal(pairs, pairs[np.ix_(image, image)]) for pairs in (self.hops, self.overlapped_hops, self.closing))
+
+def _interchangeable(pairs: FloatArray) -> BoolArray:
+    """Return which two devices may change places in numbers of pairs [m, m], 0 on the diagonal."""
+    places = np.arange(len(pairs))
+    same: BoolArray = pairs == pairs.T
+    for table in (pairs, pairs.T):
+        differ = table[:, None, :] != table[None, :, :]
+        differ[places, :, places] = differ[:, places, places] = False
+        same &= ~differ.any(axis=2)
+    return same
 
 
 def _pairs(name: str, values: npt.ArrayLike | None, m: int) -> FloatArray:

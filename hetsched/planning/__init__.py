@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from hetsched.planning import tools
     from hetsched.planning.dynamic_program import LeastLatencies, LeastPeriod, least_latency, least_missing, least_period
     from hetsched.planning.explanation import DeviceLimit, Explanation, explain
+    from hetsched.planning.incumbent import PlanProgress
     from hetsched.planning.planner import Baseline, ModelPlan, plan
     from hetsched.planning.sensitivity import Best, MemoryStep
     from hetsched.planning.serving import ServingPlan, ServingProgress, most_throughput
@@ -23,6 +24,7 @@ __all__ = [
     "LeastPeriod",
     "MemoryStep",
     "ModelPlan",
+    "PlanProgress",
     "ServingPlan",
     "ServingProgress",
     "explain",
@@ -38,6 +40,7 @@ _HOMES = {
     "": ["tools"],
     "dynamic_program": ["LeastLatencies", "LeastPeriod", "least_latency", "least_missing", "least_period"],
     "explanation": ["DeviceLimit", "Explanation", "explain"],
+    "incumbent": ["PlanProgress"],
     "planner": ["Baseline", "ModelPlan", "plan"],
     "sensitivity": ["Best", "MemoryStep"],
     "serving": ["ServingPlan", "ServingProgress", "most_throughput"],

@@ -1,7 +1,8 @@
 """Best placements of chains by dynamic programs over intervals of items and used devices.
 
 Devices that may change places are one group, and a state counts how many of each group are used, so all orders of the devices are
-tried: exactly, in time n G^2 prod(m_g + 1) for n items and G groups of m_g devices.
+tried: exactly, in time n G prod(m_g + 1) for n items and G groups of m_g devices where hops are alike, else at most G times that. Only
+states that can be reached and completed are looked at: the longest prefix that devices can hold, and the longest rest, say which.
 """
 
 from __future__ import annotations
@@ -9,21 +10,22 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from hetsched.arguments import checked
-from hetsched.arrays import FloatArray, Frozen
+from hetsched.arrays import BoolArray, FloatArray, Frozen, IntArray
 from hetsched.chain.evaluation import evaluate
-from hetsched.chain.offloading import Offloading
 from hetsched.chain.placement import Placement
 from hetsched.chain.problem import ChainProblem
 from hetsched.errors import UnsupportedFeature
-from hetsched.planning import chain_kernels as kernels
-from hetsched.planning.offloading import least_offloaded
+from hetsched.planning.incumbent import Incumbent
+from hetsched.planning.paths import Links, Prices, any_stages
 from hetsched.planning.tables import Tables
+from hetsched.problem.graph import plural
+from hetsched.stopping import NEVER, Deadline
 
 CLOSE = 1e-12
 """Relative difference of latencies below which one is not better than another, as sums are rounded."""
@@ -71,9 +73,11 @@ def least_latency(problem: ChainProblem, *, cap: float = math.inf, each: bool = 
         The devices differ so much that the table would be too large, or items may be offloaded and there is a cap.
     """
     if problem.offloading is None:
-        return _least(Tables(problem), cap, range(1, problem.n_devices + 1), None if each else np.ones(problem.n_devices))
+        return _least(Tables(problem), cap, range(1, problem.n_devices + 1), Incumbent(), None if each else np.ones(problem.n_devices))
     if cap < math.inf:
         raise UnsupportedFeature(f"cap is {cap} and items may be offloaded; give no cap, or a problem with offloading=None")
+    from hetsched.planning.offloading import least_offloaded  # with kernels
+
     if each:
         found = [least_offloaded(problem, count=count) for count in range(1, problem.n_devices + 1)]
     else:
@@ -84,10 +88,47 @@ def least_latency(problem: ChainProblem, *, cap: float = math.inf, each: bool = 
     return LeastLatencies(np.array([value for value, _ in found]), tuple(placement for _, placement in found))
 
 
-def _least(tables: Tables, cap: float, counts: Sequence[int], weight: FloatArray | None = None) -> LeastLatencies:
+def find_latency(problems: Sequence[ChainProblem], incumbent: Incumbent) -> None:
+    """Find a placement of least latency among those of several problems, and prove it; those without offloaded items are tried first."""
+    tables = [Tables(problem) for problem in problems]
+    incumbent.begin([_quick_latency(own) for own in tables])
+    for part, own in enumerate(tables):
+        counts = range(1, own.problem.n_devices + 1)
+        if math.isinf(incumbent.value) and (simple := _Reach(own, counts[-1]).placement()) is not None:
+            incumbent.offer(evaluate(own.problem, simple).latency, simple, "farthest prefixes")
+        offer = functools.partial(incumbent.offer, source="dynamic program")
+        found = _least(own, math.inf, counts, incumbent, np.ones(len(counts)), offer)
+        if own.problem.offloading is None:
+            incumbent.raise_bound(part, float(found.latency.min()), "dynamic program")
+    for part, problem in enumerate(problems):
+        if problem.offloading is not None:
+            from hetsched.planning.offloading import find_offloaded  # with kernels
+
+            find_offloaded(problem, incumbent, part)
+
+
+def _quick_latency(tables: Tables) -> float:
+    """Return a lower bound on the latency, by prices of items; as if those that may be offloaded took no memory, each at its best."""
+    problem = tables.problem
+    if problem.offloading is not None:
+        seconds = np.minimum(problem.seconds, problem.offloading.seconds.min(axis=2))
+        tables = Tables(problem.replace(seconds=seconds, memory_bytes=None, offloading=None))
+    overlapped = tables.problem.overlapped_seconds.min(axis=1).max()
+    return float(tables.costs(tables.fitting).prices(tables.size).bound + overlapped)
+
+
+def _least(
+    tables: Tables,
+    cap: float,
+    counts: Sequence[int],
+    incumbent: Incumbent,
+    weight: FloatArray | None = None,
+    offer: Callable[[float, Placement], object] | None = None,
+) -> LeastLatencies:
     """Return the least latencies with these numbers of stages, whose loads are at most `cap`.
 
-    With a weight [m] by number of stages only the latency of least quotient is sought.
+    With a weight [m] by number of stages only the latency of least quotient is sought, if that is at most the value of the incumbent.
+    `offer` is told better placements.
 
     With S(C) the least sum of all times but the overlapped ones, where these are at most C, a placement under C has less latency than U
     only if its largest overlapped time is less than U - S(C): that is the next cap. S never falls when C shrinks, so caps that shrink
@@ -95,16 +136,21 @@ def _least(tables: Tables, cap: float, counts: Sequence[int], weight: FloatArray
     """
     latency = np.full(tables.problem.n_devices, np.inf)
     placements: list[Placement | None] = [None] * tables.problem.n_devices
+    overlaps = tables.problem.overlapped_seconds.any() or tables.problem.overlapped_hops.any()
+    one = None if overlaps else weight
 
     def look(overlap: float) -> tuple[FloatArray, float]:
         """Return the least sums under a cap, and the largest overlapped time of their placements."""
-        sums, largest = _least_sums(tables, cap, overlap, counts), 0.0
+        most = np.full(len(latency), np.inf) if weight is None else min(incumbent.value, (latency / weight).min()) * weight * (1 + CLOSE)
+        sums, largest = _least_sums(tables, cap, overlap, counts, incumbent, most, one), 0.0
         for s, placement in enumerate(sums.placements):
             if placement is not None:
                 own = tables.largest_overlap(placement)
                 largest = max(largest, own)
                 if sums.latency[s] + own < latency[s]:
                     latency[s], placements[s] = sums.latency[s] + own, placement
+                    if offer is not None:
+                        offer(float(latency[s]), placement)
         return sums.latency, largest
 
     def following(least: FloatArray) -> float:
@@ -125,31 +171,89 @@ def _least(tables: Tables, cap: float, counts: Sequence[int], weight: FloatArray
     return LeastLatencies(latency, tuple(placements))
 
 
-def _least_sums(tables: Tables, cap: float, overlap: float, counts: Sequence[int]) -> LeastLatencies:
-    """Return the least sums of all times but the overlapped ones; loads are at most `cap`, and of them `overlap` overlapped."""
-    problem = tables.problem
-    hop, closing = tables.between(problem.hops - problem.overlapped_hops), tables.between(problem.closing)
-    hop[(tables.between(problem.hops) > cap) | (tables.between(problem.overlapped_hops) > overlap)] = np.inf
-    closing[closing > cap] = np.inf
-    chain = kernels.Chain(
-        tables.rest, problem.stage_seconds[tables.first], tables.lowest(cap, overlap), hop, closing, tables.size, tables.stride
-    )
-    arrive, queue = np.empty(problem.n_items), np.empty(problem.n_items, np.int64)
+def _least_sums(
+    tables: Tables, cap: float, overlap: float, counts: Sequence[int], incumbent: Incumbent, most: FloatArray, one: FloatArray | None
+) -> LeastLatencies:
+    """Return the least sums of all times but the overlapped ones; loads are at most `cap`, and of them `overlap` overlapped.
+
+    Sums above `most` [m], by number of stages, may be left out; with weights `one` [m] all but that of least quotient.
+    """
+    problem, n = tables.problem, tables.problem.n_items
     least = np.full(problem.n_devices, np.inf)
     placements: list[Placement | None] = [None] * problem.n_devices
-    for first, back in tables.first_groups(closing):
-        kernels.shortest(chain, first, tables.table, arrive, queue)
-        total = tables.totals(back)
-        for count in counts:
-            own = np.flatnonzero(tables.n_stages == count)
-            at = int(np.argmin(total[own]))
-            used, g = int(own[at // len(hop)]), at % len(hop)
-            if total[used, g] < least[count - 1]:
-                groups, starts = np.empty(count, np.int64), np.empty(count, np.int64)
-                kernels.trace(chain, first, tables.table, used, g, arrive, groups, starts)
-                placements[count - 1] = tables.placement(groups[::-1], starts[::-1])
-                least[count - 1] = total[used, g]
+    reach = _Reach(tables, counts[-1], cap, overlap)
+    if reach.fewest is not None:
+        hop, closing = tables.between(problem.hops - problem.overlapped_hops), tables.between(problem.closing)
+        hop[(tables.between(problem.hops) > cap) | (tables.between(problem.overlapped_hops) > overlap)] = np.inf
+        closing[closing > cap] = np.inf
+        links = Links.of(hop, closing, tables.pairs)
+        tables.check_size(len(links.hop))
+        stages = tables.costs(reach.lowest)
+        prices, kept, limit = stages.prices(tables.size), reach.kept(), float(most[counts[0] - 1 : counts[-1]].max())
+        for first in links.firsts:
+            paths = links.shortest(tables.states, kept, n, first, stages.extend, check=incumbent.check, prices=prices, most=limit)
+            totals = {s: paths.tables[s][:, :, n] + (links.closing[:, first, None] if s > 1 else 0.0) for s in counts}
+            better = [s for s in counts if totals[s].min(initial=np.inf) < least[s - 1]]
+            if one is not None:
+                better = sorted(better, key=lambda s: totals[s].min() / one[s - 1])[:1]
+            for s in better:
+                h, state = divmod(int(np.argmin(totals[s])), totals[s].shape[1])
+                placements[s - 1] = tables.placement(*stages.trace(links, paths, s, (h, state), first))
+                least[s - 1] = totals[s][h, state]
     return LeastLatencies(least, tuple(placements))
+
+
+class _Reach:
+    """How far devices can hold a chain from its begin in up to `most` stages, whatever the hops.
+
+    Attributes
+    ----------
+    lowest : int64 [G, n + 1]
+        What `Tables.lowest` returns for the caps.
+    farthest : int64 [G, n + 1]
+        The farthest end of a stage by its group and start; its start if there is none.
+    """
+
+    def __init__(self, tables: Tables, most: int, cap: float = math.inf, overlap: float = math.inf) -> None:
+        self.tables, self.most, self.n = tables, most, tables.problem.n_items
+        self.lowest = tables.lowest(cap, overlap)
+        starts = np.arange(self.n + 1)
+        self.farthest = np.stack([np.searchsorted(row, starts, side="right") - 1 for row in self.lowest])
+
+    @functools.cached_property
+    def fewest(self) -> int | None:
+        """The fewest stages with which devices can hold the whole chain; None if none can."""
+        levels = enumerate(self.tables.states.farthest(self.farthest, most=self.most))
+        return next((s for s, ends in levels if (ends == self.n).any()), None)
+
+    @functools.cached_property
+    def ends(self) -> list[IntArray]:
+        """The end of the longest prefix that the used devices of each state can hold, by level."""
+        return list(self.tables.states.farthest(self.farthest, most=self.most))
+
+    def kept(self) -> list[BoolArray]:
+        """Return the states of each level of which the devices that are left can hold the rest of the chain."""
+        states = self.tables.states
+        idle = self.tables.problem.n_devices - self.most
+        rests = states.left(list(states.farthest(self.n - self.lowest[:, ::-1], idle)))
+        return [end + rest >= self.n for end, rest in zip(self.ends, rests, strict=False)]
+
+    def placement(self) -> Placement | None:
+        """Return a placement of all items in the fewest stages, each as long as possible; None if there is none."""
+        if self.fewest is None:
+            return None
+        last = self.fewest
+        state, end = int(np.argmax(self.ends[last])), self.n
+        groups, starts = list[int](), list[int]()
+        for s in range(last, 0, -1):
+            for g, before, after in self.tables.states.steps[s]:
+                own = before[after == state]
+                if len(own) and self.farthest[g, self.ends[s - 1][own[0]]] == end:
+                    state, end = int(own[0]), int(self.ends[s - 1][own[0]])
+                    groups.append(g)
+                    starts.append(end)
+                    break
+        return self.tables.placement(groups[::-1], starts[::-1])
 
 
 @dataclass(frozen=True)
@@ -179,66 +283,126 @@ def least_period(problem: ChainProblem | Sequence[ChainProblem]) -> LeastPeriod:
     -----
     With k requests in progress, loads of at most B and the least latency S(B) under that cap, the period is ``max(B, S(B) / k)``. S never
     rises with B, so the least is at the smallest load B with ``S(B) / k <= B``, least over the numbers of stages, or at the load before.
+    It is not below the smallest load under which devices can hold all items, which is found first: how far a set of devices reaches under
+    a cap is one number, as a longer prefix is never worse.
     """
-    problems = [problem] if isinstance(problem, ChainProblem) else problem
-    if any(own.offloading is not None for own in problems):
+    incumbent = Incumbent()
+    find_period([problem] if isinstance(problem, ChainProblem) else problem, incumbent)
+    return LeastPeriod(incumbent.placement, incumbent.value)
+
+
+def find_period(problems: Sequence[ChainProblem], incumbent: Incumbent) -> None:
+    """Find a placement of least period, each with the problem of its number of stages, and prove it."""
+    if any(problem.offloading is not None for problem in problems):
         raise UnsupportedFeature("items may be offloaded, which is searched for the latency alone; give a problem with offloading=None")
-    found = LeastPeriod(None, math.inf)
-    for count, own in enumerate(problems, 1):
-        most = own.n_devices if count == len(problems) else min(count, own.n_devices)
-        found = _period_below(found, Tables(own), range(count, most + 1))
-    return found
+    parts = []
+    for count, problem in enumerate(problems, 1):
+        most = problem.n_devices if count == len(problems) else min(count, problem.n_devices)
+        parts += [_Period(Tables(problem), range(count, most + 1))] if count <= most else []
+    incumbent.begin([part.quick for part in parts])
+    for number in reversed(range(len(parts))):  # more stages tend to be better
+        parts[number].find(incumbent, number)
 
 
-def _period_below(known: LeastPeriod, tables: Tables, counts: Sequence[int]) -> LeastPeriod:
-    """Return a placement of least period, with one of these numbers of stages, if that is less than a known one."""
-    pairs = [tables.between(each) for each in (tables.problem.hops, tables.problem.closing)]
-    loads = np.unique(np.concatenate([each.ravel() for each in (tables.stages, *pairs)]))
-    loads = loads[loads < known.period]
-    in_progress = np.array([tables.problem.in_progress(count) for count in range(1, tables.problem.n_devices + 1)], float)
+class _Period:
+    """The search for the least period with some numbers of stages."""
 
-    @functools.cache
-    def least(at: int) -> tuple[float, Placement | None]:
-        """Return the least S(B) / k under the cap B of `loads`, and its placement."""
-        found = _least(tables, loads[at], counts, in_progress)
-        shares = found.latency / in_progress
-        return float(shares.min()), found.placements[int(np.argmin(shares))]
+    def __init__(self, tables: Tables, counts: range) -> None:
+        self.tables, self.counts = tables, counts
+        self.in_progress = np.array([tables.problem.in_progress(count) for count in range(1, tables.problem.n_devices + 1)], float)
+        largest = float(tables.problem.seconds.min(axis=1).max())
+        self.quick = max(largest, _quick_latency(tables) / float(self.in_progress[counts[-1] - 1])) * (1 - CLOSE)
+        self.name = plural(counts[0], "stage") if len(counts) == 1 else f"{counts[0]} to {counts[-1]} stages"
 
-    low, high = -1, len(loads)  # the period is above the load at `low`, and at most that at `high`
-    if not len(loads) or least(high - 1)[0] >= known.period:
-        return known
-    while high - low > 1:
-        middle = (low + high) // 2
-        if least(middle)[0] <= loads[middle]:
-            high = middle
-        else:
-            low = middle
-    placements = [least(at)[1] for at in (low, high) if 0 <= at < len(loads)]
-    made = [LeastPeriod(placement, evaluate(tables.problem, placement).period) for placement in placements if placement is not None]
-    return min([known, *made], key=lambda one: one.period)
+    def find(self, incumbent: Incumbent, part: int) -> None:
+        """Offer a placement of least period, if it is at most what is known, and raise the bound of a part of the search."""
+        if self.quick <= incumbent.value and self._reach(incumbent.value).fewest is not None:
+            loads = self._loads(incumbent.value)
+            low, high = int(np.searchsorted(loads, self.quick)) - 1, len(loads) - 1  # not within the load at `low`, but that at `high`
+            while high - low > 1:
+                incumbent.check()
+                middle = (low + high) // 2
+                if self._reach(loads[middle]).fewest is not None:
+                    high = middle
+                else:
+                    low = middle
+                    incumbent.raise_bound(part, float(loads[middle + 1]), self.name)
+            self._cross(loads, high, incumbent)
+        incumbent.raise_bound(part, math.inf, self.name)
+
+    def _reach(self, cap: float) -> _Reach:
+        return _Reach(self.tables, self.counts[-1], cap)
+
+    def _loads(self, most: float) -> FloatArray:
+        """Return the loads that a stage or a link may have, up to the `most`, in order."""
+        pairs = [self.tables.between(each).ravel() for each in (self.tables.problem.hops, self.tables.problem.closing)]
+        loads = np.concatenate([self.tables.stages.ravel(), *pairs])
+        return np.unique(loads[loads <= min(most, np.finfo(float).max)])
+
+    def _cross(self, loads: FloatArray, first: int, incumbent: Incumbent) -> None:
+        """Offer the placements under the caps at the crossing and before it, the load at `first` or a later one."""
+        shares: dict[int, float] = {}
+        low, high = first - 1, len(loads)  # the period is above the load at `low`, and at most that at `high`
+
+        def look(at: int) -> None:
+            """Find the least S(B) / k under the cap B of `loads`, and offer its placement."""
+            nonlocal low, high
+            found = _least(self.tables, loads[at], self.counts, incumbent, self.in_progress)
+            each = found.latency / self.in_progress
+            placement = found.placements[int(np.argmin(each))]
+            if placement is not None:
+                incumbent.offer(evaluate(self.tables.problem, placement).period, placement, self.name)
+            shares[at] = share = float(each.min())
+            if share <= loads[at]:
+                high = at
+            else:
+                low, high = at, min(high, int(np.searchsorted(loads, share)))
+
+        look(first)
+        if high == len(loads) > low + 1:
+            look(high - 1)
+        while high - low > 1:
+            look((low + high) // 2)
+        for at in {low, high} & set(range(first, len(loads))) - set(shares):
+            look(at)
 
 
 @checked
-def least_missing(problem: ChainProblem) -> float:
+def least_missing(problem: ChainProblem, *, deadline: Deadline = NEVER) -> float:
     """Return the least sum over the stages of the bytes that they need beyond their devices' memory; 0 if a placement fits.
 
-    The times of the placement are finite; inf if those of no placement are. What devices hold for others counts
-    too; if there is much that may be offloaded, on many devices, it is a bound from below.
+    The times of the placement are finite; inf if those of no placement are. What devices hold for others counts too; if there is much
+    that may be offloaded, on many devices, it is a bound from below.
+
+    Parameters
+    ----------
+    problem : ChainProblem
+    deadline : Deadline, optional
+        When to give up, with `OutOfTime`.
     """
     if problem.offloading is not None:
-        return least_offloaded(problem, missing=True)[0]
-    tables = Tables(problem)
+        from hetsched.planning.offloading import least_offloaded  # with kernels
+
+        return least_offloaded(problem, missing=True, deadline=deadline)[0]
+    tables, n = Tables(problem), problem.n_items
     memory = np.minimum(problem.memory_bytes, np.finfo(float).max)  # finite, so that inf is left where there is no stage
     missing = np.maximum(tables.needed - memory[tables.first, None, None], 0.0)
     missing[np.isinf(tables.stages)] = np.inf
     hop, closing = (np.where(np.isfinite(pairs), 0.0, np.inf) for pairs in map(tables.between, (problem.hops, problem.closing)))
-    nothing = np.zeros_like(tables.rest)
-    chain = kernels.Chain(nothing, nothing[:, 0].copy(), nothing.astype(np.int64), hop, closing, tables.size, tables.stride)
-    least = math.inf
-    for first, back in tables.first_groups(closing):
-        kernels.shortest_of_any(chain, missing, first, tables.table, np.empty(problem.n_items))
-        least = min(least, float(tables.totals(back).min()))
-    return least
+    links = Links.of(hop, closing, tables.pairs)
+    tables.check_size(len(links.hop))
+    extend = any_stages(missing)
+
+    def check() -> None:
+        deadline.check("the search for the least missing bytes")
+
+    found, kept = math.inf, [np.ones(count, np.bool_) for count in tables.states.counts]
+    for first in links.firsts:
+        paths = links.shortest(tables.states, kept, n, first, extend, check=check, prices=Prices.none(n, len(tables.size)), most=math.inf)
+        for count, table in enumerate(paths.tables[1:], 1):
+            total = table[:, :, n] + (links.closing[:, first, None] if count > 1 else 0.0)
+            found = min(found, float(total.min()))
+    return found
 
 
 @checked
@@ -249,26 +413,8 @@ def fewest_stages(problem: ChainProblem) -> int | None:
     G prod(m_g + 1).
     """
     tables = Tables(problem)
-    pairs = tables.between(np.zeros_like(problem.hops)) == 0
-    if problem.offloading is not None or not all(
-        np.isfinite(tables.between(each)[pairs]).all() for each in (problem.hops, problem.closing)
-    ):
+    possible = all(np.isfinite(tables.between(each)[tables.pairs]).all() for each in (problem.hops, problem.closing))
+    if problem.offloading is not None or not possible:
         found = np.isfinite(least_latency(problem.without_times()).latency)
         return int(np.argmax(found)) + 1 if found.any() else None
-    lowest, starts = tables.lowest(math.inf, math.inf), np.arange(problem.n_items + 1)
-    reach = np.stack([np.searchsorted(row, starts, side="right") - 1 for row in lowest])
-    ends = np.zeros(tables.n_states, np.int64)
-    kernels.farthest(reach, tables.size, tables.stride, ends)
-    counts = tables.n_stages[ends == problem.n_items]
-    return int(counts.min()) if len(counts) else None
-
-
-def prepare() -> None:
-    """Compile the kernels."""
-    problem = ChainProblem(["a", "b"], ["x", "y"], [[1.0, 2.0], [2.0, 1.0]])
-    least_latency(problem)
-    least_period(problem)
-    least_missing(problem)
-    fewest_stages(problem)
-    moved = Offloading([1.0, 0.0], np.ones((2, 2)), np.ones((2, 2)))
-    least_offloaded(problem.replace(weight_bytes=[1.0, 1.0], memory_bytes=[1.0, 1.0], offloading=moved))
+    return _Reach(tables, problem.n_devices).fewest

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from hetsched.arguments import checked, number
-from hetsched.planning.offloading import work
+from hetsched.chain.problem import ChainProblem
+from hetsched.errors import OutOfTime
 from hetsched.planning.planner import ModelPlan
 from hetsched.planning.sensitivity import STEPS, Best
 from hetsched.planning.tables import Tables
+from hetsched.stopping import NEVER, Deadline
 
+T = TypeVar("T")
 NOTHING = Best(math.inf, None)
 CAPS = 10
 """About how many caps on overlapped times are tried."""
@@ -18,8 +23,10 @@ MORE = 1e9
 """Bytes of memory that are added to a device."""
 SEARCH = 1e6
 """Steps of the search for offloaded items that do not depend on their number."""
-MOST_WORK = 3e7
-"""Steps of dynamic programs that an explanation may take, about a third of a second: what takes more is left out unless it is asked for."""
+MOST_WORK = 1e8
+"""Steps of dynamic programs that an explanation may take, about a second: what takes more is left out unless it is asked for."""
+PROBLEM, LEVEL = 2e5, 1e4
+"""Steps that each problem takes beside those of the states, and each group on each level of them."""
 
 
 @dataclass(frozen=True)
@@ -53,10 +60,10 @@ class Explanation:
 
     Attributes
     ----------
-    most_context, most_sequences : int
-        The most tokens of a sequence, and the most sequences, with which any placement fits; 0 if none does.
-    most_bits : float
-        The most bits per parameter with which any placement fits, all weights scaled alike; 0 if none does.
+    most_context, most_sequences : int or None
+        The most tokens of a sequence, and the most sequences, with which any placement fits; 0 if none does, None if the time ended before.
+    most_bits : float or None
+        The most bits per parameter with which any placement fits, all weights scaled alike; 0 if none does, None if the time ended before.
     devices : tuple of DeviceLimit
         Of the devices with a stage, or that hold weights of others.
     without_hops : float
@@ -66,21 +73,24 @@ class Explanation:
     regret : float
         By which share of the best value the plan is worse at most, if all times of one device are off by a fifth; nan without one.
     left_out : tuple of str
-        What would take long, and was not asked for.
+        What would take long, and was not asked for, or for which the time did not suffice.
+    out_of_time : bool
+        Whether the time did not suffice.
     """
 
-    most_context: int
-    most_sequences: int
-    most_bits: float
+    most_context: int | None
+    most_sequences: int | None
+    most_bits: float | None
     devices: tuple[DeviceLimit, ...] = ()
     without_hops: float = math.nan
     second_best: Best = NOTHING
     regret: float = math.nan
     left_out: tuple[str, ...] = ()
+    out_of_time: bool = False
 
 
 @checked(most_work=number(0))
-def explain(plan: ModelPlan, *, most_work: float = MOST_WORK) -> Explanation:
+def explain(plan: ModelPlan, *, most_work: float = MOST_WORK, deadline: Deadline = NEVER) -> Explanation:
     """Return what a plan depends on.
 
     Parameters
@@ -88,26 +98,34 @@ def explain(plan: ModelPlan, *, most_work: float = MOST_WORK) -> Explanation:
     plan : ModelPlan
     most_work : float
         Steps of the dynamic programs that it may take, of about 10 ns; `left_out` names what would take more. math.inf: all.
+    deadline : Deadline, optional
+        When it ends; `left_out` names what was not computed before.
     """
-    context, sequences, bits = plan.most_context(), plan.most_sequences(), plan.most_bits()
-    if plan.placement is None or plan.regime == "fit":
-        return Explanation(context, sequences, bits)
+    plan = plan.within(deadline)
     budget = _Budget(solve_work(plan), most_work)
-    problem = plan.problem
+    context = budget.answer("the most context", 0, plan.most_context)
+    sequences = budget.answer("the most sequences", 0, plan.most_sequences)
+    bits = budget.answer("the most bits", 0, plan.most_bits)
+    if plan.placement is None or plan.regime == "fit":
+        return Explanation(context, sequences, bits, left_out=tuple(budget.left_out), out_of_time=budget.left < 0)
+    problem, groups = plan.problem, int(plan.problem.groups.max()) + 1
     own = [*(stage.device for stage in plan.placement.stages), *(holder for _, holder in plan.placement.offloaded)]
     of_group = {problem.groups[k]: problem.devices[k] for k in reversed(own)}
     used = sorted(of_group.values(), key=problem.devices.index)
-    without_hops = plan.without_hops().value if budget.allows("faster links", 1) else math.nan
-    second = plan.second_best() if budget.allows("the next best order of devices", len(plan.placement) + 1) else NOTHING
-    regret = plan.regret() if budget.allows("wrong times", 2 * (int(problem.groups.max()) + 1)) else math.nan
-    more = {name: plan.with_memory(name, MORE) for name in used} if budget.allows("more memory", len(used)) else {}
+
+    def of_each(function: Callable[[str], T]) -> Callable[[], dict[str, T]]:
+        return lambda: {name: function(name) for name in used}
+
+    without_hops = budget.answer("faster links", 1, plan.without_hops)
+    second = budget.answer("the next best order of devices", len(plan.placement) + 1, plan.second_best)
+    regret = budget.answer("wrong times", 2 * groups, plan.regret)
+    more = budget.answer("more memory", len(used), of_each(lambda name: plan.with_memory(name, MORE))) or {}
     amounts = problem.n_items**2 if plan.question.offloads is None else plan.card.total_bytes
     bisections = math.ceil(math.log2(amounts)) + 1
-    steps = {name: plan.next_memory_step(name) for name in used} if budget.allows("the next step of memory", len(used) * bisections) else {}
-    factors = {}
-    overlap = any(one.overlapped_seconds.any() for one in plan.problems)
-    if plan.regime == "latency" and not overlap and budget.allows("the times of a device alone", len(used) * 2 * STEPS):
-        factors = {name: plan.break_even(name) for name in used}
+    steps = budget.answer("the next step of memory", len(used) * bisections, of_each(plan.next_memory_step)) or {}
+    factors = None
+    if plan.regime == "latency" and not any(one.overlapped_seconds.any() for one in plan.problems):
+        factors = budget.answer("the times of a device alone", len(used) * 2 * STEPS, of_each(plan.break_even))
     limits = []
     for name in used:
         step, bare = steps.get(name), float(problem.memory_bytes[problem.devices.index(name)])
@@ -117,10 +135,20 @@ def explain(plan: ModelPlan, *, most_work: float = MOST_WORK) -> Explanation:
                 more.get(name, NOTHING),
                 math.inf if step is None else step.memory_bytes - bare,
                 NOTHING if step is None else step.best,
-                factors.get(name, (math.nan, math.nan)),
+                (factors or {}).get(name, (math.nan, math.nan)),
             )
         )
-    return Explanation(context, sequences, bits, tuple(limits), without_hops, second, regret, tuple(budget.left_out))
+    return Explanation(
+        context,
+        sequences,
+        bits,
+        tuple(limits),
+        math.nan if without_hops is None else without_hops.value,
+        second or NOTHING,
+        math.nan if regret is None else regret,
+        tuple(budget.left_out),
+        budget.left < 0,
+    )
 
 
 class _Budget:
@@ -130,21 +158,31 @@ class _Budget:
         self.each, self.left = each, left
         self.left_out: list[str] = []
 
-    def allows(self, what: str, solves: int) -> bool:
-        """Return whether a number of solves is within the budget, and take it; what is not is noted."""
-        if solves * self.each > self.left:
-            self.left_out.append(what)
-            return False
-        self.left -= solves * self.each
-        return True
+    def answer(self, what: str, solves: int, function: Callable[[], T]) -> T | None:
+        """Return the result of a function that takes a number of solves; None, which is noted, if work or time do not suffice."""
+        if solves * self.each <= self.left:
+            try:
+                result = function()
+            except OutOfTime:
+                self.left = -1.0
+            else:
+                self.left -= solves * self.each
+                return result
+        self.left_out.append(what)
+        return None
 
 
 def solve_work(plan: ModelPlan) -> float:
-    """Return about how many steps a solve takes: those of the dynamic program, for each number of stages and cap of a throughput."""
+    """Return about how many steps a solve takes: of the dynamic program, for several caps where times overlap, and of its problems."""
     tables = Tables(plan.problems[0])
-    searches = sum(SEARCH + work(problem) for problem in plan.problems if problem.offloading is not None)
-    steps = float(tables.n_states * len(tables.size) ** 2 * plan.problem.n_items)
-    if plan.problems[-1].overlapped_seconds.any():
-        return searches + steps * CAPS
-    steps += searches
-    return steps if plan.regime == "latency" else steps * len(plan.problems) * math.log2(plan.problem.n_items**2)
+    states = (0.6 * tables.n_states * plan.problem.n_items + LEVEL * (plan.problem.n_devices + 1)) * len(tables.size)
+    solves = CAPS if plan.problems[-1].overlapped_seconds.any() else 1 if plan.regime == "latency" else 2
+    return PROBLEM * len(plan.problems) + states * solves + sum(map(_search_work, plan.problems))
+
+
+def _search_work(problem: ChainProblem) -> float:
+    if problem.offloading is None:
+        return 0.0
+    from hetsched.planning.offloading import work  # with kernels
+
+    return SEARCH + work(problem)

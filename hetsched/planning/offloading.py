@@ -12,18 +12,24 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from hetsched.arrays import FloatArray, IntArray
+from hetsched.chain.offloading import Offloading
 from hetsched.chain.placement import Placement
 from hetsched.chain.problem import ChainProblem
-from hetsched.planning import chain_kernels, offloading_kernels
+from hetsched.compiled import NotCompiled, kernels_in_time
+from hetsched.errors import OutOfTime
+from hetsched.planning import offloading_kernels
+from hetsched.planning.incumbent import Incumbent
 from hetsched.planning.offloading_kernels import Aim, Moves, Spans
+from hetsched.planning.paths import Links, Prices, any_stages
 from hetsched.planning.tables import Tables
+from hetsched.stopping import NEVER, Deadline
 
 MOST_CHOICES = 2**28
 """The most choices of all stages, and steps of the dynamic program, that are searched: about a second."""
@@ -31,16 +37,21 @@ MOST_PARTS = 50_000
 """The most parts of placements that are noted for the least missing bytes, about a second; then the least bound is the answer."""
 SECONDS, HELD = Aim(1.0, 0.0, 0.0, True), Aim(0.0, 0.0, 1.0, True)
 MISSING, MISSING_OR_HELD = Aim(0.0, 1.0, 0.0, False), Aim(0.0, 1.0, 1.0, False)
+SOURCE = "search with offloaded items"
 
 Path: TypeAlias = "tuple[int, int, int, bytes, Path] | None"
 """A stage, by group, first item, end and choice, and the stages behind it."""
 
 
 class _Part(NamedTuple):
-    """The stages behind a prefix whose last stage is on a group: their cost, and the bytes of each holder that they need."""
+    """The stages behind a prefix whose last stage is on a group: their cost, and the bytes of each holder that they need.
+
+    `prefixes` is the number of the costs of that prefix, and `used` that of its devices.
+    """
 
     cost: float
     held: tuple[float, ...]
+    prefixes: int
     used: int
     group: int
     end: int
@@ -116,10 +127,12 @@ class Choices:
         own = weights[None, :] - weights[:, None] - shared
         return Spans(self.tables.stages, own, own + cache[None, :] - cache[:, None], workspace)
 
-    def least(self, aim: Aim) -> FloatArray:
-        """Return the least cost of each stage [group, start, end]."""
+    def least(self, aim: Aim, check: Callable[[], object]) -> FloatArray:
+        """Return the least cost of each stage [group, start, end]; `check` is called before each group."""
         cost = np.empty_like(self.spans.seconds)
-        offloading_kernels.least_costs(self.moves, self.spans, aim, cost, self.chosen, np.empty(2 + len(self.holders)))
+        for g, own in enumerate(cost):
+            check()
+            offloading_kernels.least_costs(self.moves, self.spans, aim, g, own, self.chosen, np.empty(2 + len(self.holders)))
         return cost
 
     def listed(self, group: int, start: int, end: int, aim: Aim) -> list[_Choice]:
@@ -164,23 +177,27 @@ def _less(rows: FloatArray) -> list[int]:
 
 
 class _Prefixes(NamedTuple):
-    """The least cost of each prefix [group, used, end] by an aim, that of each stage, and of the hops between groups."""
+    """Least costs of prefixes [group of the last stage, number of the used devices, end] that begin on a group, or any if that is -1.
 
+    `back` [G] are times from the last stage of several back to the first.
+    """
+
+    first: int
+    back: FloatArray
     best: FloatArray
-    stages: FloatArray
-    hop: FloatArray
 
 
-def _prefixes(choices: Choices, aim: Aim, first: int, hop: FloatArray) -> _Prefixes:
-    tables, stages = choices.tables, choices.least(aim)
-    nothing = np.zeros_like(tables.rest)
-    chain = chain_kernels.Chain(nothing, nothing[:, 0].copy(), nothing.astype(np.int64), hop, hop, tables.size, tables.stride)
-    chain_kernels.shortest_of_any(chain, stages, first, tables.table, np.empty(tables.problem.n_items))
-    best = np.where((tables.used.T > 0)[:, :, None], tables.table, np.inf)
-    return _Prefixes(best, stages, hop)
+def find_offloaded(problem: ChainProblem, incumbent: Incumbent, part: int) -> None:
+    """Find a placement of least latency of a problem with something to offload, if it is better than what is known, and prove it."""
+    value, placement = _searched(problem, incumbent, part=part)
+    if placement is not None:
+        incumbent.offer(value, placement, SOURCE)
+    incumbent.raise_bound(part, value, SOURCE)
 
 
-def least_offloaded(problem: ChainProblem, *, missing: bool = False, count: int | None = None) -> tuple[float, Placement | None]:
+def least_offloaded(
+    problem: ChainProblem, *, missing: bool = False, count: int | None = None, deadline: Deadline = NEVER
+) -> tuple[float, Placement | None]:
     """Return the least latency of a problem with something to offload, or the least sum of missing bytes, and its placement.
 
     Parameters
@@ -192,89 +209,137 @@ def least_offloaded(problem: ChainProblem, *, missing: bool = False, count: int 
         After `MOST_PARTS` it is a bound from below, without a placement.
     count : int, optional
         The number of stages. Default: any.
+    deadline : Deadline, optional
+        When to give up, with `OutOfTime`.
     """
-    choices = Choices(Tables(problem))
-    tables = choices.tables
-    hop, closing = tables.between(problem.hops), tables.between(problem.closing)
-    if missing:
-        hop, closing = (np.where(np.isfinite(pairs), 0.0, np.inf) for pairs in (hop, closing))
-    found: list[tuple[float, Placement | None]] = [(math.inf, None)]
-    for first, back in tables.first_groups(closing):
-        found.append(_search(choices, missing, count, first, back, hop))
-    return min(found, key=lambda one: one[0])
+    return _searched(problem, Incumbent(deadline=deadline), missing=missing, count=count)
 
 
-def _search(
-    choices: Choices, missing: bool, count: int | None, first: int, back: FloatArray, hop: FloatArray
+def _searched(
+    problem: ChainProblem, known: Incumbent, *, missing: bool = False, count: int | None = None, part: int = 0
 ) -> tuple[float, Placement | None]:
-    """Return the least value and its placement, of those whose first stage is on a group, if that is not -1."""
-    tables, aim = choices.tables, MISSING if missing else SECONDS
-    prefixes = _prefixes(choices, aim, first, hop)
-    others = _prefixes(choices, MISSING_OR_HELD if missing else HELD, first, np.where(np.isfinite(hop), 0.0, np.inf)).best
-    capacity = choices.moves.capacity.tolist()
-    in_all = sum(capacity)
-    number = itertools.count()
-    heap: list[tuple[float, int, int, _Part, tuple[int, int] | None]] = []
-    seen: dict[tuple[int, int, int], list[_Part]] = {}
+    """Return what `_Search.run` does, without compiling kernels when there is no time for it."""
+    try:
+        with kernels_in_time(known.deadline.left):
+            return _Search(problem, known, missing=missing).run(count, part)
+    except NotCompiled:
+        raise OutOfTime("the search with offloaded items has no time to be compiled; allow more time, or run `hetsched prepare`") from None
 
-    def push(part: _Part) -> None:
+
+class _Search:
+    """The search for the least latency or the least sum of missing bytes, of those that are better than what is known."""
+
+    def __init__(self, problem: ChainProblem, known: Incumbent, *, missing: bool = False) -> None:
+        self.choices, self.known, self.missing = Choices(Tables(problem)), known, missing
+        self.tables = tables = self.choices.tables
+        tables.check_size(len(tables.size))
+        self.used = np.arange(tables.n_states)[:, None] // tables.states.stride % (tables.size + 1)
+        self.n_stages = self.used.sum(axis=1)
+        hop, closing = tables.between(problem.hops), tables.between(problem.closing)
+        if missing:
+            hop, closing = (np.where(np.isfinite(pairs), 0.0, np.inf) for pairs in (hop, closing))
+        links = Links.of(hop, closing, tables.pairs, apart=True)
+        free = links._replace(hop=np.where(np.isfinite(links.hop), 0.0, np.inf))
+        self.aim, hold = (MISSING, MISSING_OR_HELD) if missing else (SECONDS, HELD)
+        self.hop, self.stages = links.hop, self.choices.least(self.aim, known.check)
+        self.prefixes = [_Prefixes(first, links.closing[:, first], self._least(links, first, self.stages)) for first in links.firsts]
+        self.held = self._least(free, -1, self.choices.least(hold, known.check))
+        self.capacity = self.choices.moves.capacity.tolist()
+        self.number = itertools.count()
+        self.heap: list[tuple[float, int, int, _Part, tuple[int, int] | None]] = []
+
+    def _least(self, links: Links, first: int, stages: FloatArray) -> FloatArray:
+        """Return the least costs of prefixes by those of stages [group, start, end]."""
+        tables, states = self.tables, self.tables.states
+        paths = links.shortest(
+            states,
+            [np.ones(count, np.bool_) for count in states.counts],
+            tables.problem.n_items,
+            first,
+            any_stages(stages),
+            check=self.known.check,
+            prices=Prices.none(tables.problem.n_items, len(tables.size)),
+            most=math.inf,
+        )
+        best = np.empty((len(tables.size), tables.n_states, tables.problem.n_items + 1))
+        best[:, states.numbers] = np.concatenate(paths.tables, axis=1)
+        return best
+
+    def run(self, count: int | None = None, part: int = 0) -> tuple[float, Placement | None]:
+        """Return the least value and its placement, with a number of stages if that is not None; inf and None if none is better.
+
+        The bound of a part of the search for what is known is raised on the way.
+        """
+        self._begin(count)
+        seen: dict[tuple[int, int, int, int], list[_Part]] = {}
+        while self.heap:
+            bound, _, _, one, stage = heapq.heappop(self.heap)
+            if self.known.settles(bound):
+                break
+            if one.end == 0:
+                return bound, _placement(self.choices, one.path)
+            if self.missing and next(self.number) > MOST_PARTS:
+                return bound, None
+            self.known.raise_bound(part, bound, SOURCE)
+            self.known.check()
+            if stage is not None:
+                self._chosen(one, *stage)
+                continue
+            others = seen.setdefault((one.prefixes, one.used, one.group, one.end), [])
+            if not any(_no_worse(other, one) for other in others):
+                others.append(one)
+                for before, start, cost in self._stages(one):
+                    heapq.heappush(self.heap, (max(bound, one.cost + cost), start, next(self.number), one, (before, start)))
+        return math.inf, None
+
+    def _begin(self, count: int | None) -> None:
+        """Note the end of the chain as a part, for each group that may be the first one and the last one."""
+        nothing, n = (0.0,) * len(self.capacity), self.tables.problem.n_items
+        for k, prefixes in enumerate(self.prefixes):
+            back = np.where(self.n_stages[:, None] > 1, prefixes.back, 0.0)
+            for used, g in np.argwhere(np.isfinite(prefixes.best[:, :, -1].T + back)).tolist():
+                if count is None or self.n_stages[used] == count:
+                    self._push(_Part(float(back[used, g]), nothing, k, used, g, n, None))
+
+    def _push(self, part: _Part) -> None:
         """Note a part by its bound, unless no prefix leads to it with the holders' bytes."""
-        done = part.end == 0
-        ahead, more = (0.0, 0.0) if done else (float(each[part.group, part.used, part.end]) for each in (prefixes.best, others))
-        bound = part.cost + ahead
-        if missing and done:
-            bound += sum(max(held - most, 0.0) for held, most in zip(part.held, capacity, strict=True))
-        elif missing:
-            bound = max(bound, part.cost + sum(part.held) + more - in_all)
-        elif sum(part.held) + more > in_all or any(held > most for held, most in zip(part.held, capacity, strict=True)):
+        done, place = part.end == 0, (part.group, part.used, part.end)
+        ahead, more = (0.0, 0.0) if done else (float(each[place]) for each in (self.prefixes[part.prefixes].best, self.held))
+        bound, all_held = part.cost + ahead, sum(part.held) + more - sum(self.capacity)
+        over = [held - most for held, most in zip(part.held, self.capacity, strict=True) if held > most]
+        if self.missing:
+            bound = bound + sum(over) if done else max(bound, part.cost + all_held)
+        elif over or all_held > 0:
             return
         if bound < math.inf:
-            heapq.heappush(heap, (bound, part.end, next(number), part, None))
+            heapq.heappush(self.heap, (bound, part.end, next(self.number), part, None))
 
-    last = prefixes.best[:, :, -1].T + np.where(tables.n_stages[:, None] > 1, back, 0.0)
-    nothing = (0.0,) * len(capacity)
-    for used, g in np.argwhere(np.isfinite(last)).tolist():
-        if count is None or tables.n_stages[used] == count:
-            push(_Part(float(back[g]) if tables.n_stages[used] > 1 else 0.0, nothing, used, g, tables.problem.n_items, None))
-    while heap:
-        bound, _, _, part, stage = heapq.heappop(heap)
-        if part.end == 0:
-            return bound, _placement(choices, part.path)
-        if missing and next(number) > MOST_PARTS:
-            return bound, None
-        rest = part.used - int(tables.stride[part.group])
-        if stage is None:
-            key = part.used, part.group, part.end
-            if any(_no_worse(other, part) for other in seen.setdefault(key, [])):
-                continue
-            seen[key].append(part)
-            for before, start, cost in _stages(tables, prefixes, part, rest, first):
-                heapq.heappush(heap, (max(bound, part.cost + cost), start, next(number), part, (before, start)))
-            continue
-        before, start = stage
-        between = float(hop[before, part.group]) if before >= 0 else 0.0
-        for cost, held, chosen in choices.listed(part.group, start, part.end, aim):
+    def _stages(self, part: _Part) -> Iterator[tuple[int, int, float]]:
+        """Yield the last stages of a prefix: the group before, -1 for none, the first item, and the least cost of the whole prefix."""
+        row, prefixes, rest = self.stages[part.group, : part.end, part.end], self.prefixes[part.prefixes], self._rest(part)
+        if rest == 0:
+            if prefixes.first in (-1, part.group) and row[0] < math.inf:
+                yield -1, 0, float(row[0])
+            return
+        for before in np.flatnonzero(self.used[rest]).tolist():
+            costs = prefixes.best[before, rest, : part.end] + self.hop[before, part.group] + row
+            for start in np.flatnonzero(np.isfinite(costs[1:])).tolist():
+                yield before, start + 1, float(costs[start + 1])
+
+    def _chosen(self, part: _Part, before: int, start: int) -> None:
+        """Note a part with one stage more, for each choice of it."""
+        between = float(self.hop[before, part.group]) if before >= 0 else 0.0
+        for cost, held, chosen in self.choices.listed(part.group, start, part.end, self.aim):
             both = tuple(a + b for a, b in zip(part.held, held, strict=True))
             path = part.group, start, part.end, chosen, part.path
-            push(_Part(part.cost + cost + between, both, rest, before, start, path))
-    return math.inf, None
+            self._push(_Part(part.cost + cost + between, both, part.prefixes, self._rest(part), before, start, path))
+
+    def _rest(self, part: _Part) -> int:
+        return part.used - int(self.tables.states.stride[part.group])
 
 
 def _no_worse(one: _Part, other: _Part) -> bool:
     return one.cost <= other.cost and all(a <= b for a, b in zip(one.held, other.held, strict=True))
-
-
-def _stages(tables: Tables, prefixes: _Prefixes, part: _Part, rest: int, first: int) -> Iterator[tuple[int, int, float]]:
-    """Yield the last stages of a prefix: the group before, -1 for none, the first item, and the least cost of the whole prefix."""
-    row = prefixes.stages[part.group, : part.end, part.end]
-    if rest == 0:
-        if first in (-1, part.group) and row[0] < math.inf:
-            yield -1, 0, float(row[0])
-        return
-    for before in np.flatnonzero(tables.used[rest]).tolist():
-        costs = prefixes.best[before, rest, : part.end] + prefixes.hop[before, part.group] + row
-        for start in np.flatnonzero(np.isfinite(costs[1:])).tolist():
-            yield before, start + 1, float(costs[start + 1])
 
 
 def _placement(choices: Choices, path: Path) -> Placement:
@@ -304,3 +369,10 @@ def work(problem: ChainProblem) -> float:
     """Return about how many steps the search of a problem with something to offload takes."""
     tables = Tables(problem)
     return 2 * (Choices(tables).count + tables.n_states * len(tables.size) * float(problem.n_items) ** 2 / 2)
+
+
+def prepare() -> None:
+    """Compile the kernels."""
+    offloading = Offloading([1.0, 0.0], np.ones((2, 2)), np.ones((2, 2)))
+    problem = ChainProblem(["a", "b"], ["x", "y"], np.ones((2, 2)), weight_bytes=[1, 1], memory_bytes=[1, 1], offloading=offloading)
+    least_offloaded(problem)

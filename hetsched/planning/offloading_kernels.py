@@ -63,28 +63,26 @@ class Aim(NamedTuple):
 
 
 @kernel
-def least_costs(moves: Moves, spans: Spans, aim: Aim, cost: FloatArray, chosen: IntArray, row: FloatArray) -> None:
-    """Fill `cost` [group, start, end] with that of the best choice; inf where there is none.
+def least_costs(moves: Moves, spans: Spans, aim: Aim, g: int, cost: FloatArray, chosen: IntArray, row: FloatArray) -> None:
+    """Fill `cost` [start, end] with that of the best choice of a stage on group `g`; inf where there is none.
 
     `chosen` [T * H] and `row` [2 + H] are working memory.
     """
-    n_groups, n_ends, _ = cost.shape
-    for g in range(n_groups):
-        for start in range(n_ends):
-            for end in range(n_ends):
-                cost[g, start, end] = np.inf
-                if not spans.seconds[g, start, end] < np.inf:
-                    continue
-                chosen[:] = 0
-                while True:
-                    if weigh(moves, spans, g, start, end, chosen, row):
-                        value = valued(moves, g, aim, row)
-                        if value < cost[g, start, end]:
-                            cost[g, start, end] = value
-                        if value == 0.0 or (value < np.inf and moves.slower and (moves.holder[g] < 0 or aim.held == 0.0) and aim.strict):
-                            break  # the first choice offloads nothing, so that it is the best if it fits
-                    if not following(moves, start, end, chosen):
-                        break
+    for start in range(len(cost)):
+        for end in range(len(cost)):
+            cost[start, end] = np.inf
+            if not spans.seconds[g, start, end] < np.inf:
+                continue
+            chosen[:] = 0
+            while True:
+                if weigh(moves, spans, g, start, end, chosen, row):
+                    value = valued(moves, g, aim, row)
+                    if value < cost[start, end]:
+                        cost[start, end] = value
+                    if value == 0.0 or (value < np.inf and moves.slower and (moves.holder[g] < 0 or aim.held == 0.0) and aim.strict):
+                        break  # the first choice offloads nothing, so that it is the best if it fits
+                if not following(moves, start, end, chosen):
+                    break
 
 
 @kernel

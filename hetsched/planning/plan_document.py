@@ -17,8 +17,9 @@ from hetsched.documents import VERSION, Document, Number, Row
 from hetsched.errors import InvalidProblem
 from hetsched.planning.planner import ModelPlan, answered, stage_rows
 from hetsched.planning.question import Question
-from hetsched.planning.sensitivity import Best
+from hetsched.planning.sensitivity import CLOSE, Best
 from hetsched.planning.tools import TOOLS
+from hetsched.stopping import Stop
 from hetsched.verification.placement import verify_placement
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
@@ -73,6 +74,9 @@ class BaselineRow(Row, kw_only=True):
 class PlanDocument(Document[ModelPlan], kw_only=True, tag="hetsched-plan"):
     """A model, a machine, what was asked, and the best placement; `seconds`, its value, and `missing_bytes` are null for infinity.
 
+    `bound` is a lower bound on the seconds of all placements, by default and where it is null that which the status says: the seconds of
+    the best, or infinity. `stopped` is the reason of the end. What is missing is null too where it is not known.
+
     Reading verifies the stages and their value, and that no baseline is better, but does not search again. The seconds and bytes of stages,
     and the baselines, are for other readers: they are computed anew.
     """
@@ -84,8 +88,10 @@ class PlanDocument(Document[ModelPlan], kw_only=True, tag="hetsched-plan"):
     tool: str | None = None
     order: list[str] | None = None
     costs: CostsPart
-    status: Literal["optimal", "infeasible"]
+    status: Literal["optimal", "feasible", "infeasible", "unknown"]
     seconds: Number
+    bound: Number = None
+    stopped: Literal["finished", "time limit", "callback", "interrupted", "terminated"] = "finished"
     missing_bytes: Number = 0.0
     stages: list[PlanStageRow] = []
     baselines: list[BaselineRow] = []
@@ -104,6 +110,8 @@ class PlanDocument(Document[ModelPlan], kw_only=True, tag="hetsched-plan"):
             costs=CostsPart(kind=value.cost_basis, **dataclasses.asdict(value.costs)),  # type: ignore[arg-type]
             status=str(value.status),  # type: ignore[arg-type]
             seconds=_finite(value.value),
+            bound=_finite(value.bound),
+            stopped=str(value.stopped),  # type: ignore[arg-type]
             missing_bytes=_finite(value.missing_bytes),
             stages=[PlanStageRow(**row) for row in stage_rows(value)],
             baselines=[
@@ -133,14 +141,24 @@ class PlanDocument(Document[ModelPlan], kw_only=True, tag="hetsched-plan"):
             None if self.order is None else tuple(self.order),
         )
         best = self._best(question)
+        proven = best.value if self.status in ("optimal", "infeasible") else 0.0
+        bound = proven if self.bound is None else self.bound
+        missing = question.missing() if self.status == "infeasible" and self.stopped == "finished" else math.nan
         try:
-            return answered(question, best)
+            plan = answered(question, best, bound=bound, stopped=Stop(self.stopped), missing_bytes=missing)
         except AssertionError as error:
             raise InvalidProblem(f"the stages are not the best: {error}; solve again") from None
+        if bound > best.value * (1 + CLOSE) or plan.status != self.status:
+            raise InvalidProblem(
+                f"the status is {self.status!r} with {self.seconds} seconds and a bound of {self.bound}, so that it is {plan.status!r}; "
+                "solve again"
+            )
+        return plan
 
     def _best(self, question: Question) -> Best:
         """Return the stated placement and value, which are those of the question."""
-        if (self.status == "infeasible") != (not self.stages) or (self.seconds is None) != (not self.stages):
+        placed = self.status in ("optimal", "feasible")
+        if placed != bool(self.stages) or placed != (self.seconds is not None):
             raise InvalidProblem(f"the status is {self.status!r} with {len(self.stages)} stages and {self.seconds} seconds; solve again")
         if not self.stages:
             return Best(math.inf, None)

@@ -21,12 +21,14 @@ from hetsched.chain.placement import Placement
 from hetsched.chain.problem import ChainProblem
 from hetsched.chain.workload import Workload
 from hetsched.costs.language import LanguageRoofline
-from hetsched.errors import InvalidArgument, UnsupportedFeature
+from hetsched.errors import InvalidArgument, OutOfTime, UnsupportedFeature
 from hetsched.planning import baselines, sensitivity, tools
+from hetsched.planning.incumbent import Incumbent, PlanProgress
 from hetsched.planning.question import Question, unmerged
 from hetsched.planning.sensitivity import CLOSE, Best, MemoryStep, Problems
 from hetsched.planning.tools import Command
-from hetsched.search.solution import Status
+from hetsched.search.solution import OPTIMALITY_GAP, Status, relative_gap
+from hetsched.stopping import NEVER, Deadline, Stop, reason
 from hetsched.verification.placement import verify_placement
 
 Regime = Literal["fit", "latency", "throughput"]
@@ -58,14 +60,19 @@ class ModelPlan(Frozen):
     tool : str or None
         The tool whose placements were searched, with its margins of memory and its messages; None for all placements.
     status : Status
-        ``"optimal"``, or ``"infeasible"`` if no placement fits.
+        ``"optimal"``, or ``"infeasible"`` if no placement fits; if the search ended before it was proven, ``"feasible"``, or ``"unknown"``
+        without a placement.
     placement : Placement or None
         Of a tool that runs a tied head with the embedding, without the head.
     value : float
         Seconds, by the costs; inf without a placement.
+    bound : float
+        Seconds below which no placement is; the value if it is proven the best, inf if none fits.
+    stopped : Stop
+        The reason of the end: ``"finished"``, ``"time limit"``, ``"callback"``, ``"interrupted"`` or ``"terminated"``.
     missing_bytes : float
-        Least sum of the bytes that are lacking, over all placements; 0 if one fits, inf if the devices cannot run the items at all. Where
-        weights may be offloaded it may be a bound from below.
+        Least sum of the bytes that are lacking, over all placements; 0 if one fits, inf if the devices cannot run the items at all, nan
+        if the search ended before it was known. Where weights may be offloaded it may be a bound from below.
     baselines : tuple of Baseline
         What the tool does by default, if one is asked for, and what simple rules make of the same problem, evaluated with the same costs.
         No value is less than that of the plan.
@@ -82,6 +89,8 @@ class ModelPlan(Frozen):
     status: Status
     placement: Placement | None
     value: float
+    bound: float
+    stopped: Stop
     missing_bytes: float
     baselines: tuple[Baseline, ...]
 
@@ -95,6 +104,11 @@ class ModelPlan(Frozen):
     def write(self, path: str | PathLike[str]) -> None:
         """Write the plan as a JSON document; ``hetsched.read`` reads it back, and verifies it."""
         documents.write(self, path)
+
+    @property
+    def gap(self) -> float:
+        """(value - bound) / value; 1 without a placement."""
+        return relative_gap(self.value, self.bound)
 
     @property
     def problems(self) -> Problems:
@@ -140,26 +154,26 @@ class ModelPlan(Frozen):
     @checked
     def next_memory_step(self, device: str) -> MemoryStep | None:
         """Return the least memory of a device with which the value falls, solved again; None if none does."""
-        return sensitivity.next_memory_step(self.problems, self._device(device), self.question.solve)
+        return sensitivity.next_memory_step(self.problems, self._device(device), self._solve)
 
     @checked(more_bytes=number(0))
     def with_memory(self, device: str, more_bytes: float) -> Best:
         """Return the best value and placement with more memory on a device, solved again."""
         k = self._device(device)
-        return self.question.solve(sensitivity.with_memory(self.problems, k, self.problems[0].memory_bytes[k] + more_bytes))
+        return self._solve(sensitivity.with_memory(self.problems, k, self.problems[0].memory_bytes[k] + more_bytes))
 
     def without_hops(self) -> Best:
         """Return the best value and placement if links took no time, solved again."""
-        return self.question.solve(sensitivity.without_hops(self.problems))
+        return self._solve(sensitivity.without_hops(self.problems))
 
     def second_best(self) -> Best:
         """Return the best of the placements that lack the first stage's device, the last one's, or a hop of the plan, solved again."""
-        return sensitivity.second_best(self.problems, self._placed(), self.question.solve)
+        return sensitivity.second_best(self.problems, self._placed(), self._solve)
 
     @checked(share=number(0, 1))
     def regret(self, share: float = OFF_BY) -> float:
         """Return by which share of the best value the plan is worse, at most, if all times of a device are off by a share, solved again."""
-        return sensitivity.regret(self.problems, self._placed(), share, self.question.solve, self.question.value)
+        return sensitivity.regret(self.problems, self._placed(), share, self._solve, self.question.value)
 
     @checked
     def break_even(self, device: str) -> tuple[float, float]:
@@ -172,7 +186,17 @@ class ModelPlan(Frozen):
         """
         if self.regime != "latency":
             raise UnsupportedFeature(f"the regime is {self.regime!r}; the factors are an interval only for 'latency'")
-        return sensitivity.break_even(self.problems, self._placed(), self._device(device), self.question.solve)
+        return sensitivity.break_even(self.problems, self._placed(), self._device(device), self._solve)
+
+    def _solve(self, problems: Problems) -> Best:
+        return self.question.solve(problems, known=self.placement)
+
+    @checked
+    def within(self, deadline: Deadline) -> ModelPlan:
+        """Return the plan whose further solves end at a deadline, with `OutOfTime`."""
+        made = ModelPlan.__new__(ModelPlan)
+        made._set(**{name: getattr(self, name) for name in self._fields} | {"question": self.question.replace(deadline=deadline)})
+        return made
 
     def most_context(self) -> int:
         """Return the most tokens of a sequence, from prompt and output, with which any placement fits; 0 if none does."""
@@ -254,6 +278,8 @@ class ModelPlan(Frozen):
 
     def _placed(self) -> Placement:
         if self.placement is None:
+            if self.status is Status.UNKNOWN:
+                raise UnsupportedFeature(f"the search found no placement before its end ({self.stopped}); allow more time")
             raise UnsupportedFeature(
                 f"no placement fits, {self.missing_bytes:g} bytes are missing; give devices more memory, or ask for less"
             )
@@ -288,6 +314,8 @@ def plan(
     tool: str | None = None,
     costs: LanguageRoofline | None = None,
     order: Sequence[str] | None = None,
+    time_limit: float | None = None,
+    on_progress: Callable[[PlanProgress], object] | None = None,
 ) -> ModelPlan:
     """Return the best placement of a model on a machine, by exact search over all intervals and orders of devices.
 
@@ -308,6 +336,15 @@ def plan(
         The cost model. Default: ``LanguageRoofline()``.
     order : sequence of str, optional
         Names of the devices that may be used, in the order in which stages use them; some may be left out. Default: all, in any order.
+    time_limit : float, optional
+        Seconds. Default: until the best is proven.
+    on_progress : callable, optional
+        Called with a `hetsched.planning.PlanProgress` for each better placement or bound; returning True ends the search.
+
+    Returns
+    -------
+    ModelPlan
+        After the time limit or Ctrl-C the best so far, with its bound; the simple rules are tried first.
 
     Raises
     ------
@@ -323,22 +360,44 @@ def plan(
     if regime is None:
         regime = "latency" if work.sequences == 1 or (chosen is not None and not chosen.execution.pipelines) else "throughput"
     question = Question(card, machine, work, regime, costs or LanguageRoofline(), chosen, None if order is None else tuple(order))
-    return solved(question)
+    return solved(question, deadline=Deadline.after(time_limit), on_progress=on_progress)
 
 
-def solved(question: Question) -> ModelPlan:
-    """Return the plan of a question."""
-    return answered(question, question.solve(question.problems))
-
-
-def answered(question: Question, best: Best) -> ModelPlan:
-    """Return the plan of a question with its best placement, verified."""
+def solved(question: Question, *, deadline: Deadline = NEVER, on_progress: Callable[[PlanProgress], object] | None = None) -> ModelPlan:
+    """Return the plan of a question, or the best found until a deadline or Ctrl-C."""
     rows = _baselines(question)
+    simple = min((Best(row.value, row.placement) for row in rows), key=lambda best: best.value, default=Best(math.inf, None))
+    incumbent = Incumbent(simple.value * (1 + CLOSE), deadline=deadline, on_progress=on_progress)
+    stopped, missing = Stop.FINISHED, math.nan
+    try:
+        question.find(question.problems, incumbent)
+        if incumbent.placement is None:
+            missing = question.replace(deadline=deadline).missing()
+    except OutOfTime:
+        stopped = incumbent.stop or Stop.TIME_LIMIT
+    except KeyboardInterrupt as interruption:
+        stopped = reason(interruption)
+    best = question.best(incumbent)
+    if simple.value < best.value * (1 - CLOSE):
+        best = simple
+    bound = best.value if stopped is Stop.FINISHED else min(best.value, incumbent.bound)
+    return answered(question, best, rows, bound=bound, stopped=stopped, missing_bytes=missing)
+
+
+def answered(
+    question: Question, best: Best, rows: tuple[Baseline, ...] | None = None, *, bound: float, stopped: Stop, missing_bytes: float
+) -> ModelPlan:
+    """Return the plan of a question with its best placement, verified, and its baselines, by default computed."""
+    rows = _baselines(question) if rows is None else rows
     if best.placement is not None:
         violations = verify_placement(question.of(best.placement), best.placement, **question.stated(best.value))
         assert not violations, violations
     better = [row.name for row in rows if row.value < best.value * (1 - CLOSE)]
     assert not better, f"baselines are better than the plan of {best.value} s: {better}"
+    if best.placement is None:
+        status = Status.INFEASIBLE if math.isinf(bound) else Status.UNKNOWN
+    else:
+        status = Status.OPTIMAL if relative_gap(best.value, bound) <= OPTIMALITY_GAP else Status.FEASIBLE
     made = ModelPlan.__new__(ModelPlan)
     made._set(
         card=question.card,
@@ -350,8 +409,10 @@ def answered(question: Question, best: Best) -> ModelPlan:
         question=question,
         placement=best.placement,
         value=best.value,
-        status=Status.INFEASIBLE if best.placement is None else Status.OPTIMAL,
-        missing_bytes=0.0 if best.placement is not None else question.missing(),
+        bound=bound,
+        stopped=stopped,
+        status=status,
+        missing_bytes=0.0 if best.placement is not None else missing_bytes,
         baselines=rows,
     )
     return made

@@ -21,11 +21,12 @@ from hetsched.chain.workload import Workload
 from hetsched.costs.language import LanguageRoofline, held
 from hetsched.costs.offloading import experts_held, weights_copied
 from hetsched.errors import InvalidArgument, UnsupportedFeature
-from hetsched.planning.dynamic_program import fewest_stages, least_latency, least_missing, least_period
-from hetsched.planning.offloading import is_searchable
-from hetsched.planning.sensitivity import Best, Problems
+from hetsched.planning.dynamic_program import fewest_stages, find_latency, find_period, least_latency, least_missing
+from hetsched.planning.incumbent import Incumbent
+from hetsched.planning.sensitivity import CLOSE, Best, Problems
 from hetsched.planning.tools import TOOLS, Tool
 from hetsched.planning.tools.protocol import Execution, Offloads, impossible_on
+from hetsched.stopping import NEVER, Deadline
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +42,8 @@ class Question:
     tool : Tool or None
     order : tuple of str or None
         The devices that may be used, in order; None for all in any order.
+    deadline : Deadline
+        When the search for an answer ends, with `OutOfTime`; not a part of the question.
     """
 
     card: ModelCard
@@ -50,6 +53,7 @@ class Question:
     costs: LanguageRoofline
     tool: Tool | None = None
     order: tuple[str, ...] | None = None
+    deadline: Deadline = dataclasses.field(default=NEVER, compare=False)
 
     def __post_init__(self) -> None:
         if self.tool is not None and self.regime == "throughput" and not self.tool.execution.pipelines:
@@ -108,8 +112,7 @@ class Question:
             offloading = None if overlap else self._offloading(self.tool, machine, work, times and self.regime != "fit")
             if offloading is not None:
                 closed = offloading.closed(whole.shared_bytes) if self.tool.closes(self.card) else offloading
-                moving = problem.replace(offloading=closed)
-                problem = moving if is_searchable(moving) else problem
+                problem = _searchable(problem, problem.replace(offloading=closed))
         return problem if self.order is None else forward(problem)
 
     def _offloading(self, tool: Tool, machine: Machine, work: Workload, times: bool) -> Offloading | None:
@@ -203,33 +206,51 @@ class Question:
         on_host = any(stage.device == self.host and stage.end > 1 for stage in placement.stages)
         return problems[0 if on_host or placement.offloaded else -1]
 
-    def solve(self, problems: Problems) -> Best:
-        """Return the best placement of problems as those of the question."""
-        starts = self.starts
-        merged = tuple(problem.merged(starts) for problem in problems)
-        if self.regime == "throughput":
-            found = least_period(merged)
-            best = Best(found.period, found.placement)
-        else:
-            found_each = [least_latency(problem, each=False) for problem in merged]
-            latencies = min(found_each, key=lambda found: float(found.latency.min()))
-            best = Best(float(latencies.latency.min()), latencies.best)
-        return best if best.placement is None else Best(best.value, unmerged(best.placement, starts, problems[0].n_items))
+    def solve(self, problems: Problems, *, known: Placement | None = None) -> Best:
+        """Return the best placement of problems as those of the question; it is found faster with a good one that is known."""
+        missing, value = (0.0, math.inf) if known is None else self._judged(problems, known)
+        incumbent = Incumbent(math.inf if missing else value * (1 + CLOSE), deadline=self.deadline)
+        self.find(problems, incumbent)
+        return self.best(incumbent)
+
+    def find(self, problems: Problems, incumbent: Incumbent) -> None:
+        """Find the best placement of problems as those of the question, and prove it."""
+        find = find_period if self.regime == "throughput" else find_latency
+        find(tuple(problem.merged(self.starts) for problem in problems), incumbent)
+
+    def best(self, incumbent: Incumbent) -> Best:
+        """Return the best placement that was found."""
+        if incumbent.placement is None:
+            return Best(math.inf, None)
+        return Best(incumbent.value, unmerged(incumbent.placement, self.starts, self.problems[0].n_items))
 
     def missing(self) -> float:
         """Return the least sum of the bytes that stages lack."""
-        return min(least_missing(problem.merged(self.starts)) for problem in self.problems)
+        return min(least_missing(problem.merged(self.starts), deadline=self.deadline) for problem in self.problems)
 
     def fits(self) -> bool:
         """Return whether any placement fits."""
         routes, most = bool((self.machine.cluster.route_bandwidth > 0).all()), self._most()
-        for count in range(1, most + 1):
+
+        def of(count: int) -> ChainProblem:
+            self.deadline.check("the search for placements that fit")
             problem = self._problem(count, times=not routes)
-            problem = problem.merged(self._starts(problem.n_items))
-            if problem.offloading is not None:
-                return least_latency(problem.without_times(), each=False).best is not None
+            return problem.merged(self._starts(problem.n_items))
+
+        whole = of(most)
+        if (whole.weight_bytes + whole.cache_bytes).sum() - whole.shared_bytes > whole.memory_bytes.sum():
+            return False
+        if whole.offloading is not None:
+            from hetsched.planning.offloading import least_offloaded  # with kernels
+
+            return least_offloaded(whole.without_times(), deadline=self.deadline)[1] is not None
+        least = fewest_stages(whole)
+        if least is None or least >= most or self.regime != "throughput":
+            return least is not None
+        for count in range(least, most + 1):  # with fewer microbatches, which are larger, no fewer stages are enough
+            problem = of(count)
             fewest = fewest_stages(problem)
-            if fewest is not None and (fewest == count or (fewest > count == most) or self.regime != "throughput"):
+            if fewest == count:
                 return True
             if fewest is not None and fewest < count:
                 own = least_latency(problem.without_times()).latency[count - 1 : None if count == most else count]
@@ -243,13 +264,23 @@ class Question:
 
     def judged(self, placement: Placement) -> tuple[float, float]:
         """Return the bytes that a placement lacks, and its value, inf if it lacks any."""
-        missing = evaluate(self.of(placement), placement).all_missing_bytes
-        return missing, math.inf if missing else self.value(self.problems, placement)
+        return self._judged(self.problems, placement)
+
+    def _judged(self, problems: Problems, placement: Placement) -> tuple[float, float]:
+        missing = evaluate(self._one(problems, placement), placement).all_missing_bytes
+        return missing, math.inf if missing else self.value(problems, placement)
 
     def value(self, problems: Problems, placement: Placement) -> float:
         """Return the value of a placement that fits, in problems as those of the question."""
         found = evaluate(self._one(problems, placement), placement)
         return found.period if self.regime == "throughput" else found.latency
+
+
+def _searchable(plain: ChainProblem, moving: ChainProblem) -> ChainProblem:
+    """Return the problem with something to offload if it can be searched, else that without."""
+    from hetsched.planning.offloading import is_searchable  # with kernels
+
+    return moving if is_searchable(moving) else plain
 
 
 def unmerged(placement: Placement, starts: Sequence[int], n_items: int) -> Placement:

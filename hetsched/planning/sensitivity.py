@@ -18,8 +18,8 @@ from hetsched.planning.tables import Tables
 
 CLOSE = 1e-9
 """Relative difference of values that are equal."""
-STEPS = 40
-"""Halvings of an interval of factors."""
+STEPS = 4
+"""About how many solves tell up to which factor a placement stays the best."""
 
 
 @dataclass(frozen=True)
@@ -108,25 +108,31 @@ def break_even(problems: Problems, placement: Placement, device: int, solve: Sol
             "with other times, or give overlapped_seconds=None"
         )
 
-    def stays(factor: float) -> bool:
+    def margins(factor: float) -> tuple[float, Placement]:
+        """Return by how much the placement is worse than the best one, and that."""
         changed = with_factor(problems[0], device, factor)
-        return bool(evaluate(changed, placement).latency <= solve((changed,)).value * (1 + CLOSE))
+        best = solve((changed,))
+        assert best.placement is not None
+        own = evaluate(changed, placement).latency
+        return (0.0 if own <= best.value * (1 + CLOSE) else own - best.value), best.placement
 
-    return _last(stays, 1 / most), _last(stays, most)
+    def last(limit: float) -> float:
+        """Return the factor between 1 and a limit up to which the placement stays the best: where a better one meets it, if none is there.
 
+        The next better one meets it nearer to 1, as the differences are affine.
+        """
+        factor = limit
+        while True:
+            worse, other = margins(factor)
+            if not worse:
+                return factor
+            ahead = max(evaluate(problems[0], other).latency - evaluate(problems[0], placement).latency, 0.0)
+            nearer = 1 + (factor - 1) * ahead / (ahead + worse)
+            if nearer == factor:
+                return factor
+            factor = nearer
 
-def _last(stays: Callable[[float], bool], limit: float) -> float:
-    """Return the factor between 1 and a limit up to which `stays` is true, by halving the interval of logarithms."""
-    if stays(limit):
-        return limit
-    inside, outside = 0.0, math.log(limit)
-    for _ in range(STEPS):
-        middle = (inside + outside) / 2
-        if stays(math.exp(middle)):
-            inside = middle
-        else:
-            outside = middle
-    return math.exp(inside)
+    return last(1 / most), last(most)
 
 
 def regret(problems: Problems, placement: Placement, share: float, solve: Solve, value: Value) -> float:

@@ -1,21 +1,22 @@
-"""What the dynamic programs read of a chain: groups of devices that may change places, and sums over its intervals."""
+"""What the dynamic programs read of a chain: groups of alike devices, and times and bytes of intervals of its items."""
 
 from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterator
+from collections.abc import Sequence
 
 import numpy as np
 
-from hetsched.arrays import FloatArray, IntArray
+from hetsched.arrays import BoolArray, FloatArray, IntArray
 from hetsched.chain.placement import Placement
 from hetsched.chain.problem import ChainProblem
 from hetsched.errors import UnsupportedFeature
-from hetsched.planning import chain_kernels as kernels
+from hetsched.planning.paths import Stages
+from hetsched.planning.used_devices import UsedDevices, used_devices
 
 MOST_NUMBERS = 2**27
-"""The most numbers of a table, which is a gigabyte: sixteen devices that all differ and eighty items have three quarters of it."""
+"""The most numbers of a table, which is a gigabyte: twenty devices that all differ and eighty items have two thirds of it."""
 
 
 class Tables:
@@ -27,31 +28,23 @@ class Tables:
         self.size = np.bincount(groups)
         self.first = np.array([int(np.argmax(groups == g)) for g in range(len(self.size))])
         self.last = np.array([int(np.flatnonzero(groups == g)[-1]) for g in range(len(self.size))])
-        self.stride = np.cumprod([1, *(self.size[:-1] + 1)])
         self.n_states = int(np.prod(self.size + 1.0))
-        numbers = self.n_states * len(self.size) * (problem.n_items + 1)
+
+    def check_size(self, n_classes: int) -> None:
+        """Raise `UnsupportedFeature` if the table of the states, with this many classes of last devices, is too large."""
+        numbers = self.n_states * n_classes * (self.problem.n_items + 1)
         if numbers > MOST_NUMBERS:
             raise UnsupportedFeature(
-                f"{problem.n_devices} devices of which {len(self.size)} differ and {problem.n_items} items take a table of {numbers:,} "
-                f"numbers; {MOST_NUMBERS:,} are possible: leave devices out, or give alike ones the same times, memory and links"
+                f"{self.problem.n_devices} devices of which {len(self.size)} differ and {self.problem.n_items} items take a table of "
+                f"{numbers:,} numbers; {MOST_NUMBERS:,} are possible: leave devices out, or give alike ones the same times, memory and "
+                "links"
             )
 
     @functools.cached_property
-    def table(self) -> FloatArray:
-        """Return working memory of `chain_kernels.shortest`."""
-        return np.empty((len(self.size), self.n_states, self.problem.n_items + 1))
-
-    @functools.cached_property
-    def used(self) -> IntArray:
-        """Used devices of each group in each state [state, group]."""
-        digits: IntArray = np.arange(self.n_states)[:, None] // self.stride % (self.size + 1)
-        return digits
-
-    @functools.cached_property
-    def n_stages(self) -> IntArray:
-        """Number of used devices in each state."""
-        counts: IntArray = self.used.sum(axis=1)
-        return counts
+    def states(self) -> UsedDevices:
+        """The states of the devices, after a check that they are not too many."""
+        self.check_size(1)
+        return used_devices(tuple(self.size.tolist()))
 
     def before(self, times: FloatArray) -> FloatArray:
         """Return the seconds of the items before each end [group, n + 1] by those of an item [n, m], without impossible ones."""
@@ -71,6 +64,10 @@ class Tables:
     def rest(self) -> FloatArray:
         """Seconds of the items before each end [group, n + 1], without those that overlap."""
         return self.before(self.problem.seconds - self.problem.overlapped_seconds)
+
+    def costs(self, lowest: IntArray) -> Stages:
+        """Return the costs of stages without the times that overlap, by the first item of each."""
+        return Stages(self.rest, self.problem.stage_seconds[self.first], lowest)
 
     @functools.cached_property
     def stages(self) -> FloatArray:
@@ -103,17 +100,28 @@ class Tables:
         np.fill_diagonal(result, np.where(self.size > 1, pairs[self.first, self.last], np.inf))
         return result
 
-    def lowest(self, cap: float, overlap: float) -> IntArray:
-        """Return the first item of a stage by its group and end.
+    @functools.cached_property
+    def pairs(self) -> BoolArray:
+        """Whether there are two devices of a pair of groups."""
+        known: BoolArray = self.between(np.zeros_like(self.problem.hops)) == 0
+        return known
 
-        The stage is possible, fits, and takes at most `cap` seconds, `overlap` of them overlapped.
+    @functools.cached_property
+    def fitting(self) -> IntArray:
+        """The first item of a stage that is possible and fits, by its group and end."""
+        memory = self.problem.memory_bytes[self.first, None, None]
+        return np.maximum(lowest_starts(self.needed[None], memory), lowest_starts(self.stages, np.inf))
+
+    def lowest(self, cap: float, overlap: float) -> IntArray:
+        """Return the first item of a stage by its group and end; `end` if there is none.
+
+        The stage is possible, fits, and takes at most `cap` seconds, `overlap` of them overlapped. The item never falls as the end rises.
         """
-        low, row = np.empty((len(self.size), self.problem.n_items + 1), np.int64), np.empty(self.problem.n_items + 1, np.int64)
-        for g, k in enumerate(self.first):
-            kernels.lowest_starts(self.needed, self.problem.memory_bytes[k], low[g])
-            for seconds, most in ((self.stages, min(cap, np.finfo(float).max)), (self.overlapped, overlap)):  # no impossible item
-                kernels.lowest_starts(seconds[g], most, row)
-                np.maximum(low[g], row, out=low[g])
+        low = self.fitting
+        if cap < np.inf:
+            low = np.maximum(low, lowest_starts(self.stages, cap))
+        if overlap < np.inf:
+            low = np.maximum(low, lowest_starts(self.overlapped, overlap))
         return low
 
     def largest_overlap(self, placement: Placement) -> float:
@@ -122,20 +130,20 @@ class Tables:
         hops = (problem.overlapped_hops[a.device, b.device] for a, b in itertools.pairwise(stages))
         return float(max(*hops, *(self.overlapped[problem.groups[k], first, end] for k, first, end in stages), 0.0))
 
-    def placement(self, groups: IntArray, starts: IntArray) -> Placement:
+    def placement(self, groups: Sequence[int], starts: Sequence[int]) -> Placement:
         """Return the placement with the group and the first item of each stage; devices of a group are taken in order."""
         free = [iter(np.flatnonzero(self.problem.groups == g).tolist()) for g in range(len(self.size))]
-        ends = [*starts[1:].tolist(), self.problem.n_items]
-        return Placement((next(free[g]), start, end) for g, start, end in zip(groups.tolist(), starts.tolist(), ends, strict=True))
+        ends = [*starts[1:], self.problem.n_items]
+        return Placement((next(free[g]), start, end) for g, start, end in zip(groups, starts, ends, strict=True))
 
-    def first_groups(self, closing: FloatArray) -> Iterator[tuple[int, FloatArray]]:
-        """Yield groups of the first stage, -1 for any, with the time back to it from each; closing times that are all equal need one."""
-        pairs = self.between(np.zeros_like(self.problem.closing)) == 0
-        if (closing[pairs] == closing[pairs][:1]).all():
-            yield -1, np.full(len(closing), closing[pairs].max(initial=0.0))
-        else:
-            yield from ((g, closing[:, g]) for g in range(len(closing)))
 
-    def totals(self, back: FloatArray) -> FloatArray:
-        """Return the value of all items in each state [state, group] of `table`, with the times back to the first stage."""
-        return np.where(self.used > 0, self.table[:, :, -1].T, np.inf) + np.where(self.n_stages[:, None] > 1, back, 0.0)
+def lowest_starts(needed: FloatArray, room: FloatArray | float) -> IntArray:
+    """Return the first item with which a stage that ends there needs at most `room`, by group and end; `end` if there is none.
+
+    `needed` [group, start, end] is what a stage needs, inf where the end is not behind the start; it never falls as the end rises or the
+    start falls. So the starts that need too much are the first ones, but for those that are not before the end.
+    """
+    n = needed.shape[-1] - 1
+    too_much = np.count_nonzero(needed > np.minimum(room, np.finfo(float).max), axis=1)
+    low: IntArray = too_much - (n + 1 - np.arange(n + 1))
+    return low

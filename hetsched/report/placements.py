@@ -16,6 +16,7 @@ from hetsched.planning.sensitivity import CLOSE, Best
 from hetsched.planning.tools import Command
 from hetsched.problem.graph import plural
 from hetsched.report.units import percent, seconds, size
+from hetsched.search.solution import Status
 
 Row = tuple[str, str]
 SAME = 0.01
@@ -51,6 +52,9 @@ def plan_facts(plan: ModelPlan, explanation: Explanation | None = None) -> dict[
         "regime": plan.regime,
         "tool": plan.tool,
         "seconds": plan.value,
+        "bound": plan.bound,
+        "gap": plan.gap,
+        "stopped": str(plan.stopped),
         "tokens_per_second": plan.tokens_per_second,
         "missing_bytes": plan.missing_bytes,
         "stages": stage_rows(plan),
@@ -84,7 +88,13 @@ def _limit_facts(limit: DeviceLimit) -> dict[str, Any]:
 def headline(plan: ModelPlan) -> str:
     """Return the answer in a sentence; whether the times are modelled or measured comes first."""
     times = plan.cost_basis.upper()
+    if plan.status is Status.UNKNOWN:
+        return (
+            f"no placement found before the search ended ({plan.stopped}), and none is proven not to fit{_in_order(plan)}; allow more time"
+        )
     if plan.placement is None:
+        if math.isnan(plan.missing_bytes):
+            return f"does not fit{_of_tool(plan)}{_in_order(plan)}; how much is missing was not found before the end ({plan.stopped})"
         if math.isinf(plan.missing_bytes):
             return f"no placement: none of the devices can run all items{f' for {plan.tool}' if plan.tool else ''}{_in_order(plan)}"
         without = plan.question.not_searched
@@ -98,7 +108,11 @@ def headline(plan: ModelPlan) -> str:
     what = "a request" if plan.work.sequences == 1 else f"{plan.work.sequences} requests at a time"
     value = f"{seconds(plan.value)} for {what}" if plan.regime == "latency" else f"a request every {seconds(plan.value)}"
     stated = f", but {plan.tool} cannot state it" if plan.refusal else ""
-    return f"{times} costs: {value}, the best of whole blocks for these costs{_of_tool(plan)}{_in_order(plan)}{stated}; {_verdict(plan)}"
+    among = f"the best of whole blocks for these costs{_of_tool(plan)}{_in_order(plan)}"
+    if plan.status is not Status.OPTIMAL:
+        gap = f"{among} takes at most {percent(plan.gap)} less" if plan.bound else "with no bound yet"
+        among = f"found before the end ({plan.stopped}), {gap}"
+    return f"{times} costs: {value}, {among}{stated}; {_verdict(plan)}"
 
 
 def _verdict(plan: ModelPlan) -> str:
@@ -239,15 +253,16 @@ def rates(plan: ModelPlan) -> Iterator[Row]:
 
 
 def proof(plan: ModelPlan) -> str:
-    """Return among which placements the plan is the best."""
+    """Return among which placements the plan is the best, or what is known of them."""
     order = "in the given order of devices" if plan.question.order is not None else "in any order of devices"
     without = plan.question.not_searched
     unsearched = f"; not searched: {without}" if without else ""
     offloads = plan.question.offloads
-    moved = "" if offloads is None else f", with or without {offloads.searched}"
-    return (
-        f"by exact search over all placements of whole blocks{_of_tool(plan)}{moved}, one interval a device, {order}; verified{unsearched}"
-    )
+    blocks = f"of whole blocks{_of_tool(plan)}{'' if offloads is None else f', with or without {offloads.searched}'}"
+    if plan.status is not Status.OPTIMAL:
+        least = f"no placement {blocks}, {order}, takes less than {seconds(plan.bound)}" if plan.bound else "nothing"
+        return f"{least}; the search ended before it was finished ({plan.stopped}); the placement is verified{unsearched}"
+    return f"by exact search over all placements {blocks}, one interval a device, {order}; verified{unsearched}"
 
 
 def judgement(plan: ModelPlan, row: Baseline) -> str:
@@ -265,13 +280,24 @@ def judgement(plan: ModelPlan, row: Baseline) -> str:
 def limits(plan: ModelPlan, explanation: Explanation) -> Iterator[str]:
     """Yield what limits a plan, and what would change it, as sentences without an end."""
     known = plan.card.context_length
-    made_for = f" (the model was made for {known})" if known is not None and explanation.most_context > known else ""
-    yield (
-        f"fits at most: a context of {explanation.most_context} tokens{made_for}, {plural(explanation.most_sequences, 'sequence')}, or "
-        f"{explanation.most_bits:.4g} bits a parameter; each with the rest as asked"
-    )
-    if plan.placement is None or plan.regime == "fit":
-        return
+    made_for = f" (the model was made for {known})" if known is not None and (explanation.most_context or 0) > known else ""
+    most = [
+        *([] if explanation.most_context is None else [f"a context of {explanation.most_context} tokens{made_for}"]),
+        *([] if explanation.most_sequences is None else [plural(explanation.most_sequences, "sequence")]),
+        *([] if explanation.most_bits is None else [f"{explanation.most_bits:.4g} bits a parameter"]),
+    ]
+    if most:
+        told = f"{', '.join(most[:-1])}, or {most[-1]}" if len(most) > 2 else " or ".join(most)
+        yield f"fits at most: {told}; each with the rest as asked"
+    if plan.placement is not None and plan.regime != "fit":
+        yield from _changes(plan, plan.placement, explanation)
+    if explanation.left_out:
+        how = "allow more time with --time-limit" if explanation.out_of_time else "ask for it with --limits"
+        yield f"not computed, for it takes long: {', '.join(explanation.left_out)}; {how}"
+
+
+def _changes(plan: ModelPlan, placement: Placement, explanation: Explanation) -> Iterator[str]:
+    """Yield what would change a plan."""
     enough = [limit.device for limit in explanation.devices if math.isinf(limit.step_bytes)]
     if enough and "the next step of memory" not in explanation.left_out:
         yield f"more memory changes nothing on {', '.join(enough)}"
@@ -284,7 +310,7 @@ def limits(plan: ModelPlan, explanation: Explanation) -> Iterator[str]:
         if least > 1 / 16 or most < 16:
             at_least, at_most = (f"at least {least:.3g}" if least > 1 / 16 else ""), (f"at most {most:.3g}" if most < 16 else "")
             yield f"the placement stays the best while {limit.device} takes {' and '.join(filter(None, (at_least, at_most)))} times as long"
-    if (len(plan.placement) > 1 or plan.placement.offloaded) and not math.isnan(explanation.without_hops):
+    if (len(placement) > 1 or placement.offloaded) and not math.isnan(explanation.without_hops):
         yield f"links that take no time: {_change(plan, Best(explanation.without_hops, None))}"
     if explanation.second_best.placement is not None:
         other = explanation.second_best
@@ -297,8 +323,6 @@ def limits(plan: ModelPlan, explanation: Explanation) -> Iterator[str]:
         gain = 0.0 if best is None else best.value / plan.value - 1
         if best is not None and CLOSE < gain < explanation.regret:
             yield f"that is more than the gain of {percent(gain)}: {best.name} is as good as can be told"
-    if explanation.left_out:
-        yield f"not computed, for it takes long: {', '.join(explanation.left_out)}; ask for it with --limits"
 
 
 def _change(plan: ModelPlan, best: Best) -> str:

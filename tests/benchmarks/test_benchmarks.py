@@ -9,6 +9,7 @@ from pathlib import Path
 
 import adversaries
 import bounds
+import certificates
 import exact
 import figures
 import instances
@@ -26,7 +27,7 @@ import start_up
 
 import hetsched as hs
 
-SCRIPTS = (list_scheduling, real_graphs, bounds, exact, published, search, period, planning, serving, start_up, adversaries)
+SCRIPTS = (list_scheduling, real_graphs, bounds, exact, published, search, period, planning, serving, start_up, adversaries, certificates)
 
 FAKE_SAGA = """
 class Network:
@@ -272,6 +273,12 @@ def test_serving_refuses_links_that_may_bind(tmp_path: Path):
     (tmp_path / "open.json").write_text(json.dumps({"small": row | {"types": [{"count": 1, "throughput_by_layers": [8.0]}]}}))
     with pytest.raises(ValueError, match="small: links of 3.0 tokens/s may bind; give them as a matrix 'links'"):
         serving.instances(tmp_path / "open.json")
+
+
+@pytest.mark.slow
+def test_certificates_are_made_and_checked(docs: Path):
+    certificates.main(["--quick", "--docs", str(docs)])
+    assert "| `topcuoglu2002` | 10, 3 | 73 | equal |" in (docs / "benchmarks.md").read_text()
 
 
 @pytest.mark.slow

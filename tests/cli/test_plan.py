@@ -10,6 +10,7 @@ import pytest
 
 import hetsched as hs
 from hetsched.planning.tools import TOOLS
+from hetsched.stopping import Terminated
 from tests.planning.test_planner import CONFIG, machine
 from tests.planning.test_questions import box
 
@@ -130,3 +131,30 @@ def test_messages(run: Any, here: Any, words: tuple[Any, ...], message: str) -> 
     shown = run("plan", *words)
     assert shown.exit_code == 2
     assert message in shown.stderr.replace("\n", " ")
+
+
+def test_after_the_time_limit_the_best_found_is_printed_with_its_bound(run: Any, here: Any) -> None:
+    shown = run("plan", "model", *WORK, "--time-limit", 0)
+    assert shown.exit_code == 0, shown.stderr
+    assert "found before the end (time limit), the best of whole blocks for these costs takes at most " in shown.stdout
+    assert "proven    no placement of whole blocks, in any order of devices, takes less than " in shown.stdout
+    assert "limits    not computed, for it takes long: the most context, " in shown.stdout
+    assert "allow more time with --time-limit" in shown.stdout
+    facts = json.loads(run("plan", "model", *WORK, "--time-limit", 0, "--json").stdout)
+    assert (facts["status"], facts["stopped"]) == ("feasible", "time limit")
+    assert 0 < facts["bound"] < facts["seconds"]
+    assert facts["gap"] == pytest.approx(1 - facts["bound"] / facts["seconds"])
+
+
+@pytest.mark.parametrize(("raised", "code"), [(KeyboardInterrupt, 130), (Terminated, 143)])
+@pytest.mark.parametrize("where", ["hetsched.planning.dynamic_program._least", "hetsched.planning.planner.ModelPlan.most_context"])
+def test_a_signal_loses_nothing_that_was_found(run: Any, here: Any, monkeypatch: Any, raised: Any, code: int, where: str) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise raised
+
+    monkeypatch.setattr(where, interrupt)
+    shown = run("plan", "model", *WORK, "-o", "plan.json")
+    assert shown.exit_code == code
+    assert "placement g0: " in shown.stdout
+    assert "limits" not in shown.stdout
+    assert hs.read("plan.json").status == ("feasible" if where.endswith("_least") else "optimal")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -13,9 +14,12 @@ import hetsched as hs
 from hetsched.chain.evaluation import evaluate
 from hetsched.chain.placement import Placement
 from hetsched.chain.problem import ChainProblem
-from hetsched.planning import tables
+from hetsched.planning import dynamic_program, paths
 from hetsched.planning.dynamic_program import LeastLatencies, fewest_stages, least_latency, least_missing, least_period
+from hetsched.planning.incumbent import Incumbent
+from hetsched.planning.paths import Windows
 from hetsched.planning.sensitivity import with_factor
+from hetsched.planning.tables import Tables
 from hetsched.testing.chains import best_placements, chain_problems
 from hetsched.testing.profiles import examples
 from hetsched.verification.placement import verify_placement
@@ -174,10 +178,62 @@ def test_both_neighbours_of_the_crossing_are_compared():
     assert least_period(problem).placement == Placement.of(problem, ["x", "y"], [1, 1])
 
 
+@examples(150)
+@given(chain_problems(overlap=True), st.floats(1, 1.5), st.sampled_from([1, 2, paths.PART]))
+def test_what_is_known_prunes_but_loses_nothing(problem, factor, part):
+    best = best_placements(problem)
+    for find, wanted in ((dynamic_program.find_latency, best.latency.value), (dynamic_program.find_period, best.period.value)):
+        told = []
+        incumbent = Incumbent(wanted * factor * (1 + 1e-9), on_progress=told.append)
+        with mock.patch.object(paths, "PART", part):
+            find([problem], incumbent)
+        if math.isfinite(wanted):
+            assert incumbent.value == wanted
+            assert verify_placement(problem, incumbent.placement) == []
+        assert all(event.bound <= wanted * (1 + 1e-9) for event in told)
+        assert incumbent.bound == pytest.approx(wanted)
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=12), st.data())
+def test_least_values_of_windows(values, data):
+    bounds = st.tuples(st.integers(0, len(values)), st.integers(0, len(values))).map(sorted)
+    windows = np.array(data.draw(st.lists(bounds, min_size=1, max_size=6)))
+    found = Windows(*windows.T).minima(np.array([values, values[::-1]], float))
+    for row, own in zip(found, (values, values[::-1]), strict=True):
+        assert row.tolist() == [min(own[low:high], default=math.inf) for low, high in windows.tolist()]
+
+
+def test_devices_of_two_nodes_are_two_classes_of_times_between_stages():
+    near, far = np.full((2, 2), 1.0), np.full((2, 2), 5.0)
+    hops = np.block([[near, far], [far, near]])
+    seconds = np.array([[1.0, 2.0, 3.0, 4.0]] * 4)
+    problem = ChainProblem("abcd", "wxyz", seconds, hops=hops, memory_bytes=[1.0] * 4, weight_bytes=[1.0] * 4)
+    tables = Tables(problem)
+    links = dynamic_program.Links.of(tables.between(problem.hops), tables.between(problem.closing), tables.pairs)
+    assert links.classes.tolist() == [0, 0, 1, 1]
+    assert least_latency(problem).latency[3] == 10 + 1 + 5 + 1
+
+
+def test_of_equal_placements_that_with_the_fewest_stages_is_found():
+    alone = ChainProblem(["a", "b"], ["x", "y"], [[1.0, 1.0], [9.0, 9.0]], most_in_progress=1)
+    assert least_period([alone, alone.scaled(2)]).placement in (Placement([(0, 0, 2)]), Placement([(1, 0, 2)]))
+    halves = ChainProblem(["a", "b", "c"], ["x", "y", "z"], [[4.0] * 3, [0.0] * 3, [4.0] * 3])
+    assert len(least_period([halves, halves, halves]).placement) == 2
+
+
+def test_prefixes_over_hops_that_are_impossible_are_no_placement():
+    apart = np.full((2, 2), np.inf)
+    problem = ChainProblem(["a", "b"], ["x", "y"], np.ones((2, 2)), hops=apart, weight_bytes=[1.0, 1.0], memory_bytes=[1.0, 1.0])
+    for find in (dynamic_program.find_latency, dynamic_program.find_period):
+        incumbent = Incumbent()
+        find([problem], incumbent)
+        assert (incumbent.placement, incumbent.bound) == (None, math.inf)
+
+
 def test_too_many_different_devices_are_refused():
     rng = np.random.default_rng(0)
-    problem = ChainProblem([f"i{i}" for i in range(80)], [f"d{k}" for k in range(20)], rng.random((80, 20)))
-    with pytest.raises(hs.UnsupportedFeature, match=r"20 devices of which 20 differ and 80 items take a table of 1,698,693,120 numbers"):
+    problem = ChainProblem([f"i{i}" for i in range(80)], [f"d{k}" for k in range(22)], rng.random((80, 22)))
+    with pytest.raises(hs.UnsupportedFeature, match=r"22 devices of which 22 differ and 80 items take a table of 339,738,624 numbers"):
         least_latency(problem)
 
 
@@ -189,7 +245,7 @@ def test_groups_of_equal_devices_are_solved_whatever_their_number():
     assert isinstance(found, LeastLatencies)
     assert found.latency[19:].tolist() == [80.0] * 5
     assert np.isinf(found.latency[:19]).all()
-    assert tables.Tables(problem).n_states == 25
+    assert Tables(problem).n_states == 25
 
 
 @examples(150)

@@ -11,12 +11,18 @@ from hypothesis import strategies as st
 
 import hetsched as hs
 from hetsched.chain import Offload, Offloading, evaluate
-from hetsched.planning.dynamic_program import fewest_stages, least_latency, least_missing, least_period
+from hetsched.planning.dynamic_program import fewest_stages, find_latency, least_latency, least_missing, least_period
+from hetsched.planning.incumbent import Incumbent
 from hetsched.planning.offloading import least_offloaded, work
+from hetsched.planning.offloading_kernels import least_costs
+from hetsched.planning.planner import solved
 from hetsched.planning.sensitivity import Best, next_memory_step, with_factor, with_memory, without_hops
+from hetsched.stopping import Deadline
 from hetsched.testing import best_placements, offloading_problems, placements
+from hetsched.testing.clocks import SteppingClock
 from hetsched.testing.profiles import examples
 from hetsched.verification.placement import verify_placement
+from tests.planning.test_questions import box, sparse
 
 
 @examples(300)
@@ -64,6 +70,54 @@ def test_the_check_and_the_evaluation_agree_about_every_placement(data):
         assert verify_placement(problem, placement, latency=values.latency) == []
         assert values.fits
     assert sum(row.amount for row in violations if row.rule == "memory") == values.all_missing_bytes
+
+
+@examples(150)
+@given(offloading_problems(), st.sampled_from([-0.25, 0.0, 3.0, math.inf]))
+def test_what_is_known_prunes_but_loses_nothing(problem, above):
+    best, told = best_placements(problem).latency.value, []
+    incumbent = Incumbent(best + above, on_progress=told.append)
+    find_latency([problem], incumbent)
+    if above >= 0 and best < math.inf:
+        assert verify_placement(problem, incumbent.placement, latency=best) == []
+        assert incumbent.value == incumbent.bound == best
+    else:
+        assert incumbent.placement is None
+    assert all(event.bound <= best for event in told)
+
+
+@examples(100)
+@given(offloading_problems(), st.integers(0, 40))
+def test_a_search_that_ends_early_has_a_bound_below_the_best(problem, looks):
+    best, clock = best_placements(problem).latency.value, SteppingClock(1.0)
+    deadline, told = Deadline.after(looks, clock), []
+    incumbent = Incumbent(deadline=deadline, on_progress=told.append)
+    try:
+        find_latency([problem], incumbent)
+    except hs.errors.OutOfTime:
+        assert incumbent.bound <= best * (1 + 1e-9)
+    else:
+        assert incumbent.bound == incumbent.value == best
+    assert incumbent.value >= best
+    assert clock.late(deadline) <= 3 + len(told)  # progress reads the clock too
+    assert [event.bound for event in told] == sorted(event.bound for event in told)
+
+
+def test_a_plan_that_ends_early_is_the_best_so_far_and_comes_back_from_its_document(tmp_path):
+    best = hs.plan(sparse(5), box((8e5, 3e6), (8.0, 1.0)), hs.Workload(20, 5), tool="llama.cpp")
+    assert best.placement.offloaded
+    bounds = []
+    for looks in range(2, 60, 3):
+        plan = solved(best.question, deadline=Deadline.after(looks, SteppingClock(1.0)))
+        bounds.append(plan.bound)
+        assert plan.bound * (1 - 1e-9) <= best.value <= plan.value * (1 + 1e-9)
+        plan.write(tmp_path / "plan.json")
+        back = hs.read(tmp_path / "plan.json")
+        assert (back.status, back.bound, back.placement, back.stopped) == (plan.status, plan.bound, plan.placement, plan.stopped)
+    assert 0 < bounds[0] < bounds[-1] == best.value
+    assert (plan.status, plan.stopped) == ("optimal", "finished")
+    with pytest.raises(hs.errors.OutOfTime):
+        best.within(Deadline.after(3, SteppingClock(1.0))).most_context()
 
 
 @examples(50)
@@ -179,3 +233,11 @@ def test_messages():
         least_period(problem)
     with pytest.raises(hs.UnsupportedFeature, match="give no cap"):
         least_latency(problem, cap=1.0)
+
+
+def test_kernels_are_not_compiled_when_little_time_is_left(monkeypatch):
+    monkeypatch.setattr("hetsched.compiled.Kernel._may_interpret", lambda self, args: False)
+    monkeypatch.setattr("hetsched.compiled.Kernel._on_disk", lambda self, args: False)
+    monkeypatch.setattr(least_costs, "_compiled", False)
+    with pytest.raises(hs.errors.OutOfTime, match="no time to be compiled; allow more time, or run `hetsched prepare`"):
+        least_offloaded(chain([1.0, 0.0]), deadline=Deadline.after(5.0))

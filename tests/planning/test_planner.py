@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given
@@ -178,3 +181,19 @@ def test_a_machine_comes_back_to_the_bit(tmp_path):
     where.write(tmp_path / "machine.json")
     assert hs.read(tmp_path / "machine.json") == where
     assert where.usable_bytes.tolist() == [4e5 - 1e3, 3e5, 2e5]
+
+
+@pytest.mark.slow
+def test_planning_loads_no_compiler():
+    """The first answer of a process does not wait for numba, which takes longer to load than a plan to find."""
+    code = """
+import json, sys
+import hetsched as hs
+card = hs.frontends.configs.read(json.loads(sys.argv[1]), name="small")
+devices = [hs.Device(name, memory_bytes=1e6, peak_flops={"float16": 1e9}, memory_bandwidth=1e8) for name in ("a", "b")]
+plan = hs.plan(card, hs.Machine(hs.Cluster(devices, bandwidth=1e8)), hs.Workload(20, 5, sequences=2))
+assert hs.planning.explain(plan).most_context > 0
+assert "numba" not in sys.modules
+"""
+    config = {**CONFIG, "num_hidden_layers": 4, "torch_dtype": "float16"}
+    subprocess.run([sys.executable, "-c", code, json.dumps(config)], check=True)

@@ -21,10 +21,13 @@ if TYPE_CHECKING:
     from hetsched.chain.machine import Machine
     from hetsched.chain.workload import Workload
     from hetsched.costs.language import LanguageRoofline
+    from hetsched.planning import PlanProgress
 
 Regime = Literal["fit", "latency", "throughput", "serving"]
 _WORK = "What is asked"
 _RULES = "Costs and rules"
+SERVING = 30.0
+"""Seconds for the regime serving, whose proof may take long."""
 
 
 def plan(
@@ -92,8 +95,13 @@ def plan(
         ),
     ] = None,
     time_limit: Annotated[
-        float, typer.Option(help="Seconds that the regime serving may take; the others end by themselves.", metavar="SECONDS")
-    ] = 30.0,
+        float | None,
+        typer.Option(
+            help="Seconds for the search and for what limits the plan; the best found by then is printed with its bound. Default: until "
+            "it is proven; 30 for the regime serving.",
+            metavar="SECONDS",
+        ),
+    ] = None,
     explain: Annotated[
         str | None,
         typer.Option(
@@ -108,7 +116,8 @@ def plan(
 
     Prints which layers go where, how fast that is, how the tool's default and simple rules would do at the same costs, what limits it,
     and the tool's own command, which is read back before it is printed. The times are modelled from data sheets unless the machine says
-    what was measured. Exit code 1 if no placement fits.
+    what was measured. After the time limit, Ctrl-C or SIGTERM the best placement found so far is printed, with what is proven of it.
+    Exit code 1 if no placement fits, or none was found.
 
     Example: [bold]hetsched plan model.gguf --machine box.json --for llama.cpp[/bold]
     """
@@ -127,7 +136,9 @@ def plan(
     from hetsched.costs import LanguageRoofline
     from hetsched.planning import explain as explained
     from hetsched.planning.explanation import MOST_WORK
-    from hetsched.report import placements, write_plan
+    from hetsched.report import placements
+    from hetsched.report.units import seconds
+    from hetsched.stopping import Deadline, reason
 
     Pictures(report, None, None).check()
     check_writable(save, report, sources=[model, machine])
@@ -151,18 +162,39 @@ def plan(
         given = [name for name, value in refused.items() if value is not None]
         if given:
             raise InvalidArgument(f"{given[0]} is not for the regime serving, whose devices hold blocks several times; leave it out")
-        raise typer.Exit(_serve(card, own, work, LanguageRoofline(dtype), time_limit, json))
+        raise typer.Exit(_serve(card, own, work, LanguageRoofline(dtype), SERVING if time_limit is None else time_limit, json))
     costs, devices = LanguageRoofline(dtype), None if order is None else [name.strip() for name in order.split(",")]
-    with Working("planning"):
-        plans = [best_plan(card, own, work, regime=regime, tool=name, costs=costs, order=devices) for name in names]
+    deadline = Deadline.after(time_limit)
+    with Working("planning") as working:
+
+        def show(progress: PlanProgress) -> None:
+            if progress.value < math.inf:
+                working.update(f"planning: {seconds(progress.value)}, at least {seconds(progress.bound)} ({progress.source})", "planning")
+
+        plans = []
+        for name in names:
+            limit = deadline.limit
+            plans.append(
+                best_plan(card, own, work, regime=regime, tool=name, costs=costs, order=devices, time_limit=limit, on_progress=show)
+            )
+            if plans[-1].stopped in INTERRUPTED:
+                break
     outputs, facts = Outputs(), []
     outputs.write(save, plans[0].write)
+    stopped = plans[-1].stopped
     for one in plans:
-        called = _called(model, one.tool)
-        with Working("finding what limits the plan"):
-            found = None if limits is False else explained(one, most_work=math.inf if limits else MOST_WORK)
+        called, found = _called(model, one.tool), None
+        if limits is not False and stopped not in INTERRUPTED:
+            try:
+                with Working("finding what limits the plan"):
+                    found = explained(one, most_work=math.inf if limits else MOST_WORK, deadline=deadline)
+            except KeyboardInterrupt as interruption:
+                stopped = reason(interruption)
         command, refusal = placements.command(one, called)
-        outputs.write(report, functools.partial(write_plan, one, explanation=found, model=called))
+        if report is not None:
+            from hetsched.report import write_plan  # with the parts of pages
+
+            outputs.write(report, functools.partial(write_plan, one, explanation=found, model=called))
         if json:
             facts.append({**placements.plan_facts(one, found), "command": None if command is None else vars(command), "refusal": refusal})
         else:
@@ -173,7 +205,7 @@ def plan(
     elif outputs.written:
         say_rows(("wrote", name) for name in outputs.written)
     outputs.finish()
-    raise typer.Exit(int(any(one.placement is None for one in plans)))
+    raise typer.Exit(INTERRUPTED.get(stopped, int(any(one.placement is None for one in plans))))
 
 
 def _called(model: Path, tool: str | None) -> str:
