@@ -66,7 +66,7 @@ def known(data: Path) -> dict[str, Known]:
         ("transformer", "delay", 20.04),
         ("transformer", "port", 22.40),
     ):
-        build = partial(instances.moirai, data / "moirai" / f"{network}.json", communication)
+        build = partial(_moirai, data / "moirai" / f"{network}.json", communication)
         records.append(
             Known(f"{network}, {communication}", reference, "best of an earlier local search", build, drawn=communication == "port")
         )
@@ -82,6 +82,11 @@ def known(data: Path) -> dict[str, Known]:
             build = partial(instances.read, data / "stg" / row["file"], processors=processors)
             records.append(Known(f"{row['file']} on {processors}", float(row["optimum"]), proved, build))
     return {record.name: record for record in records}
+
+
+def _moirai(path: Path, communication: str) -> hs.Problem:
+    """Read one of Moirai's graphs."""
+    return instances.read(path).replace(communication=communication)
 
 
 def _peer(data: Path, name: str) -> hs.Problem:

@@ -45,4 +45,6 @@ def exact(value: Fraction) -> str:
 
 def _about(family: Family) -> str:
     solved = [sum(instance.status == status for instance in family.instances) for status in ("optimal", "closed", "open")]
-    return f"{family.citation}. Licence: {family.licence}; {family.attribution}. {solved[0]} optimal, {solved[1]} closed, {solved[2]} open."
+    return (
+        f"{family.citation}. Licence: `{family.licence}`; {family.attribution}. {solved[0]} optimal, {solved[1]} closed, {solved[2]} open."
+    )

@@ -168,10 +168,7 @@ def test_problems_are_files_patterns_and_generators(tmp_path: Path, monkeypatch:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (
-            "nothing*.json",
-            "is neither a file or a pattern of files, nor an instance or a family of `hetsched instances list`",
-        ),
+        ("nothing*.json", "is neither a file or a pattern of files, nor an instance or a family of `hetsched instances list`"),
         ("rwnn:er,10,seed=3..1", "'3..1' in 'seed=3..1' is empty; write the smaller number first"),
         ("rwnn:er,10,colour=1", "colour"),
         ("rwnn:xy,10", "kind is 'xy'"),

@@ -11,7 +11,6 @@ import typer
 from hetsched.cli.files import Outputs, check_writable, read_problem
 from hetsched.cli.options import JSON, ProblemFile
 from hetsched.cli.terminal import Working, say_json, say_rows
-from hetsched.problem.graph import plural
 from hetsched.report.units import seconds
 
 
@@ -41,6 +40,7 @@ def certify(
     Example: [bold]hetsched certify problem.json -o certificate.json.gz[/bold]
     """
     from hetsched import certify as prove
+    from hetsched.problem.graph import plural
 
     check_writable(output, sources=[problem])
     instance = read_problem(problem)
