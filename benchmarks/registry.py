@@ -135,7 +135,7 @@ def better(instance: Instance, time_limit: float) -> Instance:
         add(claim_of(instance, "upper", evidence_of(solution.schedule.decision), US))
     whole = bool((problem.durations[np.isfinite(problem.durations)] % 1 == 0).all()) and not problem.graph.edge_bytes.any()
     own = hs.bound(problem, time_limit=time_limit)
-    add(Claim("lower", _below(own.value, whole), "computed", f"{US}, {own.name}", today))
+    add(Claim("lower", _below(own.value, whole), own.trust, f"{US}, {own.name}", today))
     outside = hs.solve(problem, "cpsat", time_limit=time_limit, start=solution)
     run = {"solver": "CP-SAT", "version": importlib.metadata.version("ortools"), "seconds": time_limit, "seed": 0}
     add(Claim("lower", _below(outside.bound, whole), "solver", US, today, run))

@@ -205,9 +205,16 @@ def decode(data: bytes | str, kinds: Mapping[str, str] = KINDS, name: str = "doc
 
 
 def load(path: str | os.PathLike[str], kinds: Mapping[str, str] = KINDS) -> Any:
-    """Return the value in the JSON document at `path`; see `decode`."""
+    """Return the value in the JSON document at `path`, which may be packed by gzip; see `decode`."""
     with open(path, "rb") as file:
         data = file.read(LARGEST_DOCUMENT + 1)  # the file may be an endless device
+    if data.startswith(b"\x1f\x8b"):
+        import zlib
+
+        try:
+            data = zlib.decompressobj(wbits=31).decompress(data, LARGEST_DOCUMENT + 1)
+        except zlib.error as error:
+            raise InvalidProblem(f"{os.fspath(path)} is damaged: {error}; make it anew") from None
     if len(data) > LARGEST_DOCUMENT:
         raise InvalidProblem(f"{os.fspath(path)} has more than the {LARGEST_DOCUMENT} bytes that a document may have")
     return decode(data, kinds, os.fspath(path))

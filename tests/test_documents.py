@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import gzip
 import math
 import pickle
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,7 @@ from hetsched.search.solution import BestEffort, Bound
 from hetsched.testing import decisions, problems
 from hetsched.testing.profiles import examples
 from hetsched.verification.verify import Violation
+from tests.golden import topcuoglu
 
 TEXTS = st.text(max_size=3) | st.text(st.characters(codec=None), max_size=2) | st.sampled_from(["a", "\ud800", "\x1b[31m", "\0", "nan", ""])
 """Arbitrary strings, including those with lone surrogates."""
@@ -281,3 +284,13 @@ def test_copies_are_as_unchangeable_as_what_they_copy(again):
         frozen(twin)
     with pytest.raises(ValueError, match="read-only"):
         again(schedule).batches.start[0] = 1.0
+
+
+def test_a_packed_document_is_read_and_a_damaged_one_refused(tmp_path: Path) -> None:
+    problem = topcuoglu()
+    path = tmp_path / "problem.json.gz"
+    path.write_bytes(gzip.compress(hs.documents.encode(problem)))
+    assert hs.read(path) == problem
+    path.write_bytes(b"\x1f\x8b" + b"x" * 20)
+    with pytest.raises(hs.InvalidProblem, match="is damaged: .*; make it anew"):
+        hs.read(path)

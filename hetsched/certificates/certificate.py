@@ -94,7 +94,7 @@ class Certificate(Frozen):
     @property
     def evidence(self) -> str:
         """What is proven, and the size of the proof."""
-        what = "no schedule exists" if self.claim is None else f"no schedule is shorter than {self.value:.9g} s"
+        what = "no schedule exists" if self.claim is None else f"no schedule is shorter than {checker.seconds(self.claim)}"
         lemmas = f"{plural(len(self.lemmas), 'lemma')} of " if len(self.lemmas) > 1 else ""
         return f"{what}, in {lemmas}{plural(self.nodes, 'node')} and {plural(self.hints, 'hint')}"
 
@@ -127,6 +127,6 @@ class Certificate(Frozen):
 
     @checked
     def write(self, path: str | PathLike[str]) -> None:
-        """Write the certificate as a JSON document, packed if the name ends in ``.gz``; ``hetsched.read`` reads it back unpacked."""
+        """Write the certificate as a JSON document, packed if the name ends in ``.gz``; ``hetsched.read`` reads it back, unpacked."""
         data = documents.encode(self)
         documents.write_bytes(gzip.compress(data, mtime=0) if os.fspath(path).endswith(".gz") else data, path)

@@ -182,15 +182,15 @@ class Outputs:
 
     def __init__(self) -> None:
         self.written: list[str] = []
-        self._left_out: list[Path] = []
+        self._left_out: list[tuple[Path, str]] = []
         self._failures: list[Exception] = []
 
-    def write(self, path: Path | None, write: Callable[[Path], object] | None) -> None:
-        """Call `write` with the path; nothing is done if `path` is None, and a note is kept if `write` is None."""
+    def write(self, path: Path | None, write: Callable[[Path], object] | None, why: str = "there is no valid schedule") -> None:
+        """Call `write` with the path; nothing is done if `path` is None, and a note of `why` is kept if `write` is None."""
         if path is None:
             return
         if write is None:
-            self._left_out.append(path)
+            self._left_out.append((path, why))
             return
         try:
             with Working(f"writing {path}"):
@@ -208,8 +208,8 @@ class Outputs:
 
         Call it last, after all other output.
         """
-        for path in self._left_out:
-            warn(f"{path} is not written: there is no valid schedule", "note")
+        for path, why in self._left_out:
+            warn(f"{path} is not written: {why}", "note")
         if self._failures:
             raise ExceptionGroup("not everything could be written", self._failures)
 

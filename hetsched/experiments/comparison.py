@@ -19,6 +19,8 @@ from hetsched.experiments.rendering import Table, number
 from hetsched.experiments.results import Case, Results, Row
 from hetsched.experiments.solving import label
 
+PROVEN = ("optimal", "infeasible")
+"""Statuses of answers with a proof."""
 TABLES = ("summary", "pairs", "gaps", "makespans")
 CLOCKS = {"time": "s", "cpu": "CPU s", "evaluations": "evaluations"}
 BUGS = ("InvalidSchedule", "InconsistentBound")
@@ -111,8 +113,8 @@ class Comparison:
 
     @cached_property
     def proof_times(self) -> FloatArray:
-        """Median seconds to the proven optimum, [M, I]; inf if most seeds have no proof, NaN where a method has not run."""
-        return self._medians(lambda row: row[self.clock] if row["status"] == "optimal" else math.inf)
+        """Median seconds to the proof of the optimum, or that there is no schedule, [M, I]; inf if most seeds have none, NaN if not run."""
+        return self._medians(lambda row: row[self.clock] if row["status"] in PROVEN else math.inf)
 
     def _medians(self, of: Callable[[Row], float]) -> FloatArray:
         table = np.full((len(self.methods), len(self.instances)), np.nan)
@@ -179,16 +181,17 @@ class Comparison:
             for place in (self.instances[i] for i in known)
             if limit and math.isfinite(self.best[place]) and (cases := self.cases(method, place))
         ]
+        gaps = 100 * self._gap_row(method)[known]
         capped = np.where(np.isinf(proofs), limit or np.inf, proofs)
         yield [
             group,
             method,
             str(len(ran)),
             str(sum(self._reached(instance, row) for instance, row in ran)),
-            str(sum(row["status"] == "optimal" for _, row in ran)),
+            str(sum(row["status"] in PROVEN for _, row in ran)),
             str(sum(math.isinf(makespan(row)) and row["status"] != "infeasible" for _, row in ran)),
             str(len(rows) - len(ran)),
-            _mean(100 * self._gap_row(method)[known], 1.0),
+            _mean(gaps[~np.isnan(gaps)], 1.0),
             _mean(capped, 1.0) if np.isfinite(capped).all() else "-",
             f"{100 * float(np.mean(integrals)):.2f}" if integrals else "-",
         ]
@@ -198,10 +201,16 @@ class Comparison:
         return bool(np.isfinite(made[0]) and statistics.close(made, best)[0])
 
     def _gap_row(self, method: str) -> FloatArray:
-        """Return the gap of a method's median makespan on each instance to the best known one, [I]; NaN where it has not run."""
+        """Return the gap of a method's median makespan on each instance to the best known one, [I].
+
+        It is NaN where the method has not run, and where a method has proven that there is no schedule.
+        """
         row = self.makespans[self.methods.index(method)]
-        shares = [np.nan if np.isnan(made) else _gap(made, self.best[place]) for made, place in zip(row, self.instances, strict=True)]
-        return np.array(shares)
+        empty = {
+            place for name in self.methods for place in self.instances for one in self.cases(name, place) if one["status"] == "infeasible"
+        }
+        places = zip(row, self.instances, strict=True)
+        return np.array([np.nan if np.isnan(made) or place in empty else _gap(made, self.best[place]) for made, place in places])
 
     def _pairs(self) -> Table:
         head = ("first / second", "instances", "win", "tie", "loss", "p", "ratio", "95 % interval")

@@ -56,7 +56,7 @@ class Results:
                 if record is not None:
                     self._keep(record)
             except (ValueError, KeyError, TypeError, AttributeError):
-                if number < len(lines):  # else its process ended while it wrote
+                if number < len(lines) or not _torn(line):
                     raise InvalidProblem(f"line {number} of {self.path} is not a record; remove it, or give another file") from None
 
     def _keep(self, record: dict[str, Any]) -> None:
@@ -158,6 +158,15 @@ class Results:
                     raise InvalidArgument(f"a case is {shown(case)}; it must be a mapping")
                 if key(case) in self._records:
                     yield self._records[key(case)]
+
+
+BEGINNING = b'{"case": '
+"""The first bytes of a record."""
+
+
+def _torn(line: bytes) -> bool:
+    """Return whether a line may be what a process had written of a record when it ended."""
+    return line.startswith(BEGINNING) or BEGINNING.startswith(line)
 
 
 def _end_line(file: Any) -> None:

@@ -204,7 +204,7 @@ def solve_case(problem: Problem, case: Case) -> Row:
         "makespan": None if schedule is None else solution.makespan,
         "bound": solution.bound,
         "proof": solution.proof.name,
-        "trust": trust(solution),
+        "trust": solution.proof.trust,
         "history": improvements(solution),
         **spent,
         "stopped": str(solution.stopped),
@@ -260,14 +260,6 @@ def _warm_up(method: str, communication: str, memory: str, batching: str | bool)
         solve(small, method, evaluations=50, seed=0, options=_single(method), in_process=True)
     except UnsupportedFeature:  # the case itself says so
         return
-
-
-def trust(solution: Solution) -> str:
-    """Return on whose word a bound rests: "solver" for the dual bound of a solver, else "computed" by this package."""
-    from hetsched.modeling.backends import known
-
-    name = solution.proof.name  # of a formulation: its name, and "by" the solver's
-    return "solver" if name == "split" or name.rpartition(" by ")[2] in {backend.name for backend in known()} else "computed"
 
 
 def digest(problem: Problem) -> str:

@@ -110,6 +110,12 @@ def _read_text(name: str) -> Imported:
         import fjsplib
     except ImportError:
         raise MissingDependency("fjsplib", "formats") from None
+    lines = [line.split() for line in text_of(name).splitlines() if line.strip()]
+    for place, row in enumerate(lines[1:], 2):
+        if row[0].isdecimal() and len(row) != _words(row):
+            raise InvalidProblem(f"{name}, line {place}: its {row[0]} operations do not end with the line; correct or remove the line")
+    if lines and lines[0][0].isdecimal() and int(lines[0][0]) != len(lines) - 1:
+        raise InvalidProblem(f"{name} says that it has {lines[0][0]} jobs, but there are {len(lines) - 1} lines of jobs; it may be cut off")
     try:
         instance = fjsplib.read(name)
         ways = [way for job in instance.jobs for way in job]
@@ -122,6 +128,16 @@ def _read_text(name: str) -> Imported:
     if any(not 0 <= one.machine < min(instance.num_machines, MOST_DEVICES) for one in operations):
         raise InvalidProblem(f"{name} names a machine outside 1 to {instance.num_machines}")
     return _shop(name, operations, [(i, j, numbers[i]) for i, j in instance.precedences], instance.num_machines)
+
+
+def _words(row: list[str]) -> int:
+    """Return how many words the operations of a job take: their number, and for each the number of its ways, and two words a way."""
+    place = 1
+    for _ in range(int(row[0])):
+        if place >= len(row) or not row[place].isdecimal():
+            return -1
+        place += 1 + 2 * int(row[place])
+    return place
 
 
 def _shop(name: str, operations: Iterable[Operation], precedences: Iterable[tuple[int, int, int | None]], machines: int = 0) -> Imported:

@@ -52,8 +52,11 @@ def _value(problem: Problem, kind: Side, evidence: Mapping[str, Any]) -> Fractio
 
 
 def decision_of(evidence: Mapping[str, Any]) -> Decision:
-    """Return the decision of a claim's evidence."""
-    batches = evidence.get("batches", [])
+    """Return the decision of a claim's evidence; one of the wrong shape is refused."""
+    try:
+        batches = msgspec.convert(evidence.get("batches", []), list[tuple[int, int, list[int]]])
+    except msgspec.ValidationError as error:
+        raise InvalidSchedule(f"batches are rows of task, device and inputs: {error}") from None
     pointer = [0]
     for batch in batches:
         pointer.append(pointer[-1] + len(batch[2]))

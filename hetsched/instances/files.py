@@ -82,5 +82,7 @@ def fetch(instance: Instance) -> Path:
         raise MissingDependency("pooch", "instances") from None
     try:
         return Path(pooch.retrieve(instance.source, f"sha256:{instance.sha256}", fname=flat, path=cache()))
+    except OSError as error:
+        raise OSError(f"{instance.source} cannot be fetched: {error}; put the file into a folder that {FOLDERS} names") from None
     except ValueError:  # of the hash
         raise InvalidProblem(f"{instance.source} is no longer the file of instance {instance.name!r}: its SHA-256 differs") from None

@@ -92,11 +92,16 @@ class Instance(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         return max(found, key=lambda claim: (sign * claim.seconds, grounds.index(claim.trust)), default=None)
 
     @property
-    def status(self) -> Literal["optimal", "closed", "open"]:
-        """Whether the best claims meet: "optimal" if both are checked, "closed" if another's word is needed."""
+    def status(self) -> Literal["optimal", "closed", "open", "contradictory"]:
+        """Whether the best claims meet: "optimal" if both are checked, "closed" if another's word is needed.
+
+        They are "contradictory" if a bound is above a makespan, of which neither is checked.
+        """
         lower, upper = self.best("lower"), self.best("upper")
         if lower is None or upper is None or lower.seconds < upper.seconds:
             return "open"
+        if lower.seconds > upper.seconds:
+            return "contradictory"
         return "optimal" if lower.trust == upper.trust == "checked" else "closed"
 
     @property

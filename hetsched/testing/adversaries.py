@@ -313,7 +313,7 @@ class _Search:
         schedule = self.scheduler(problem)
         if violations := verify(problem, schedule):
             raise InvalidSchedule(f"the scheduler returned a schedule that breaks a rule of its problem: {violations[0]}")
-        return schedule
+        return simulate(problem, schedule.decision)  # whole times, and nothing starts later than its decision needs
 
     def _optimal(self, problem: Problem, most: int) -> Schedule | None:
         """Return a shortest schedule; None if none has at most so many seconds, or if that is open. All times are whole seconds."""

@@ -69,3 +69,9 @@ def test_wrong_words_are_told(run: Any, problem: hs.Problem, words: list[str], s
     done = run("compare", *words)
     assert done.exit_code == 2
     assert said in done.stderr
+
+
+def test_a_problem_is_not_overwritten_by_its_page(run: Any, problem: hs.Problem) -> None:
+    before = Path("problem.json").read_bytes()
+    assert run("compare", "problem.json", "--methods", "heft", "--html", "problem.json").exit_code == 2
+    assert Path("problem.json").read_bytes() == before

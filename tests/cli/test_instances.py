@@ -54,3 +54,22 @@ def test_the_page_is_written_and_a_stale_one_is_told(run: Any, tmp_path: Path) -
     said(run, "table", "--check", str(written))
     written.write_text(written.read_text().replace("| 73 ", "| 74 "))
     assert "does not have the present tables" in said(run, "table", "--check", str(written), code=1)
+
+
+def test_files_that_are_not_there_do_not_end_a_check(run: Any, tmp_path: Path, monkeypatch: Any) -> None:
+    (tmp_path / "kacem1.json").write_text("another")
+    monkeypatch.setenv("HETSCHED_INSTANCES", str(tmp_path))
+    done = run("instances", "check", "kacem1", "topcuoglu2002")
+    assert done.exit_code == 1
+    assert "not read: kacem1: " in done.stderr
+    assert done.stdout == "checked: 2 claims, 0 do not hold; 1 instances are not read\n"
+    assert run("instances", "fetch", "kacem1", "topcuoglu2002").exit_code == 1
+
+
+def test_what_is_no_certificate_is_refused(run: Any, tmp_path: Path) -> None:
+    registry, broken = tmp_path / "examples.json", tmp_path / "broken.json"
+    families()["examples"].write(registry)
+    for text, why in (("", "is no certificate"), ("{}", "is refused")):
+        broken.write_text(text)
+        words = ("submit", "topcuoglu2002", "--by", "x", "--registry", str(registry), "--certificate", str(broken))
+        assert why in said(run, *words, code=2)

@@ -179,3 +179,14 @@ def test_the_page_has_every_table_and_loads_nothing(tmp_path: Path):
         assert text.count(f' id="{words}"') == 1  # a chart is drawn into the first element of its name
     write_html(Comparison(Results()), tmp_path / "empty.html")
     assert "nothing is measured yet" in (tmp_path / "empty.html").read_text()
+
+
+def test_a_proof_that_there_is_no_schedule_is_a_proof_and_has_no_gap():
+    nothing = found(None) | {"status": "infeasible", "bound": None}
+    comparison = Comparison(
+        results([(case("a", 0), found(10.0, 10.0)), (case("a", 2), nothing), (case("b", 0), found(11.0, 10.0)), (case("b", 2), nothing)])
+    )
+    rows = {row[0]: row for row in comparison.table("summary").rows}
+    assert rows["a"][3] == "2"
+    assert rows["a"][6] == "0.00"
+    assert np.isnan(comparison._gap_row("b")).tolist() == [False, True]

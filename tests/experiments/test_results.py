@@ -108,3 +108,12 @@ def test_a_frame_has_a_row_for_each_record():
     assert frame["status"].tolist() == ["optimal", "late"]
     assert frame["makespan"].tolist()[0] == 2.0
     assert frame["sources"].tolist() == [results.sources()] * 2
+
+
+@pytest.mark.parametrize("text", [b"precious text without an end", b"\xff\xfe", b"1", b"[]"])
+def test_a_file_of_something_else_is_refused_and_stays(tmp_path: Path, text: bytes):
+    path = tmp_path / "precious"
+    path.write_bytes(text)
+    with pytest.raises(InvalidProblem, match="line 1 of .*precious is not a record; remove it, or give another file"):
+        Results(path)
+    assert path.read_bytes() == text

@@ -493,3 +493,18 @@ def test_proven_optima_are_found(shared_data, path, options, optimum):
     solution = hs.solve(problem, "cpsat", time_limit=20)
     assert hs.verify(problem, solution.schedule) == []
     assert (solution.makespan, solution.status) == (optimum, hs.Status.OPTIMAL)
+
+
+@installed("fjsplib")
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("3 2\n1 1 1 5\n", "says that it has 3 jobs, but there are 1 lines of jobs; it may be cut off"),
+        ("2 3\n", "says that it has 2 jobs, but there are 0 lines of jobs"),
+        ("1 2\n1 1 1 5 1 2 7 9\n", "line 2: its 1 operations do not end with the line"),
+    ],
+)
+def test_a_damaged_job_shop_as_text_is_refused(tmp_path: Path, text: str, said: str):
+    (tmp_path / "shop.fjs").write_text(text)
+    with pytest.raises(hs.InvalidProblem, match=said):
+        hs.frontends.read(tmp_path / "shop.fjs")

@@ -58,6 +58,7 @@ def test_the_best_claim_is_the_tightest_and_then_the_most_trusted(given_claims):
             assert (one.best(kind, trust) is None) == (trust not in [claim.trust for claim in own])
     lower, upper = one.best("lower"), one.best("upper")
     assert (one.status == "open") == (lower is None or upper is None or lower.seconds < upper.seconds)
+    assert (one.status == "contradictory") == (lower is not None and upper is not None and lower.seconds > upper.seconds)
 
 
 @given(st.lists(claims, max_size=5))

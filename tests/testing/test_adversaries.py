@@ -124,3 +124,13 @@ def test_no_ratio_is_above_what_is_proven(scheduler, family, most):
     """
     found = adversary(scheduler, family, evaluations=600)
     assert 1 < found.ratio <= most
+
+
+def test_a_scheduler_whose_times_are_rounded_is_judged_by_its_decisions():
+    def rounded(problem: hs.Problem) -> hs.Schedule:
+        faster = problem.replace(durations=problem.durations * (1 - 3e-10))
+        return hs.simulate(faster, hs.solve(problem, "cpop").schedule.decision)
+
+    found = adversary(rounded, Family(tasks=3, devices=2, communication=False), evaluations=5)
+    assert found.ratio.denominator <= 60
+    assert found.schedule.makespan % 1 == 0

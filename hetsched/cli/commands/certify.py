@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -40,6 +39,7 @@ def certify(
     Example: [bold]hetsched certify problem.json -o certificate.json.gz[/bold]
     """
     from hetsched import certify as prove
+    from hetsched.checker import seconds as exact
     from hetsched.problem.graph import plural
 
     check_writable(output, sources=[problem])
@@ -47,15 +47,18 @@ def certify(
     with Working("certifying"):
         made = prove(instance, claim, time_limit=time_limit)
     outputs = Outputs()
-    outputs.write(output, None if made is None else made.write)
+    outputs.write(output, None if made is None else made.write, "nothing is proven")
     if json:
-        fields = {} if made is None else {"value": made.value, "exact": str(made.claim), "nodes": made.nodes, "hints": made.hints}
+        fields: dict[str, Any] = {}
+        if made is not None:
+            text = "infinity" if made.claim is None else str(made.claim)
+            fields = {"value": made.value, "exact": text, "nodes": made.nodes, "hints": made.hints}
         say_json({"certified": made is not None, **fields, "written": outputs.written})
     elif made is None:
-        what = "a claim" if claim is None else seconds(claim)
+        what = "a claim" if claim is None else f"{claim!r} s"
         say_rows([("certified", f"no: {what} is wrong, or not proven within {seconds(time_limit)}")])
     else:
-        proven = "no schedule exists" if math.isinf(made.value) else f"no schedule is shorter than {seconds(made.value)}"
+        proven = "no schedule exists" if made.claim is None else f"no schedule is shorter than {exact(made.claim)}"
         say_rows(
             [
                 ("proven", proven),

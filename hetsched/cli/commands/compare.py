@@ -148,7 +148,7 @@ def compare(
 
     names = [name.strip() for name in table.split(",") if name.strip()]
     check_tables(names)
-    check_writable(html, results)
+    check_writable(html, results, sources=[Path(name) for name in given])
     if html is not None:
         require("html")
     if methods is None:
@@ -161,7 +161,7 @@ def compare(
             raise FileNotFoundError(2, "no such file of results; name --methods and problems to make it", str(results))
     if time_limit is None and cpu_limit is None and evaluations is None:
         time_limit = SECONDS
-    store = _measured(given, methods, seeds, (time_limit, cpu_limit, evaluations), (jobs, scheduler, fresh), results)
+    store = _measured(given, methods, seeds, (time_limit, cpu_limit, evaluations), (jobs, scheduler, fresh), results, names)
     _show(store, names, markdown, html, json)
 
 
@@ -172,6 +172,7 @@ def _measured(
     limits: tuple[float | None, float | None, int | None],
     ways: tuple[int, str | None, bool],
     results: Path | None,
+    names: list[str],
 ) -> Results:
     """Return the records, after the cases that are named have been measured."""
     from hetsched.cli.executors import client
@@ -185,10 +186,15 @@ def _measured(
     time_limit, cpu_limit, evaluations = limits
     requested = cases(instances, methods, seeds=_seeds(seeds), time_limit=time_limit, cpu_limit=cpu_limit, evaluations=evaluations)
     jobs, scheduler, fresh = ways
-    with client(scheduler) as workers:
-        return run(
-            requested, results=store, jobs=jobs, client=workers, fresh=fresh, on_progress=lambda progress: warn(progress, "measured")
-        )
+    try:
+        with client(scheduler) as workers:
+            return run(
+                requested, results=store, jobs=jobs, client=workers, fresh=fresh, on_progress=lambda progress: warn(progress, "measured")
+            )
+    except KeyboardInterrupt:
+        if results is None and len(store):
+            _print(store, names, markdown=False)  # else they are in the file
+        raise
 
 
 def _seeds(text: str) -> list[int]:
@@ -199,6 +205,16 @@ def _seeds(text: str) -> list[int]:
             raise typer.BadParameter(f"{text!r} is not a list of whole numbers such as 0..4 or 0,7", param_hint="--seeds")
         numbers += range(int(first), int(last or first) + 1)
     return list(dict.fromkeys(numbers))
+
+
+def _print(store: Results, names: list[str], *, markdown: bool) -> None:
+    """Print tables of the records so far."""
+    from hetsched.experiments import Comparison
+
+    comparison = Comparison(store)
+    tables = [comparison.table(name) for name in names]  # type: ignore[arg-type]
+    say(*"\n\n".join(table.markdown() if markdown else str(table) for table in tables).splitlines())
+    say("", f"taken on: {comparison.taken or 'nothing is measured yet'}")
 
 
 def _show(store: Results, names: list[str], markdown: bool, html: Path | None, json: bool) -> None:
@@ -213,8 +229,8 @@ def _show(store: Results, names: list[str], markdown: bool, html: Path | None, j
         contradictions = list(comparison.contradictions)
         say_json({"taken": comparison.taken, "tables": made, "contradictions": contradictions, "written": outputs.written})
     else:
-        say(*"\n\n".join(table.markdown() if markdown else str(table) for table in tables).splitlines())
-        say("", f"taken on: {comparison.taken or 'nothing is measured yet'}", *(f"wrote {name}" for name in outputs.written))
+        _print(store, names, markdown=markdown)
+        say(*(f"wrote {name}" for name in outputs.written))
     if comparison.outdated:
         warn(f"{comparison.outdated} cases were measured with other sources of hetsched; --fresh measures them again", "note")
     for text in comparison.contradictions:

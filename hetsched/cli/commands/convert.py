@@ -83,7 +83,7 @@ def convert(
     if not refused:
         options = {"rename": True} if rename else {}
         outputs.write(output, lambda path: frontends.write(imported.problem, path, to, **options))
-        outputs.write(schedule, None if imported.schedule is None else imported.schedule.write)
+        outputs.write(schedule, None if imported.schedule is None else imported.schedule.write, "the file has none")
     if json:
         say_json(_facts(imported, outputs.written))
     else:

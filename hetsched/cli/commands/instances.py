@@ -12,6 +12,7 @@ from hetsched.cli.files import Outputs, check_writable
 from hetsched.cli.help import Command, Group
 from hetsched.cli.options import JSON
 from hetsched.cli.terminal import say, say_json, say_rows, warn
+from hetsched.errors import HetschedError
 
 if TYPE_CHECKING:
     from hetsched.instances import Instance
@@ -107,13 +108,21 @@ def fetch(
     if output is not None and len(chosen) != 1:
         raise typer.BadParameter(f"{len(chosen)} instances do not fit into one file; name one", param_hint="--output")
     check_writable(output)
+    failed = 0
     for instance in chosen:
-        problem = problem_of(instance)
+        try:
+            problem = problem_of(instance)
+        except (HetschedError, OSError) as error:
+            warn(f"{instance.name}: {error}", "failed")
+            failed += 1
+            continue
         if output is not None:
             problem.write(output)
             say(f"wrote: {output}")
         else:
             say(f"{instance.name}: {problem}")
+    if failed:
+        raise typer.Exit(1)
 
 
 @instances.command("check", cls=Command)
@@ -124,14 +133,20 @@ def check(names: Names = None) -> None:
     """
     from hetsched.instances import failures
 
-    failed, count = [], 0
+    failed, count, unread = 0, 0, 0
     for instance in _chosen(names):
+        try:
+            lines = failures(instance)
+        except (HetschedError, OSError) as error:
+            warn(f"{instance.name}: {error}", "not read")
+            unread += 1
+            continue
         count += sum(claim.trust == "checked" for claim in instance.claims)
-        failed += failures(instance)
-    for line in failed:
-        warn(line, "failed")
-    say(f"checked: {count} claims, {len(failed)} do not hold")
-    if failed:
+        failed += len(lines)
+        for line in lines:
+            warn(line, "failed")
+    say(f"checked: {count} claims, {failed} do not hold" + (f"; {unread} instances are not read" if unread else ""))
+    if failed or unread:
         raise typer.Exit(1)
 
 
@@ -173,7 +188,11 @@ def submit(
             raise InvalidArgument(f"{schedule} has no schedule")
         new.append(claim_of(instance, "upper", evidence_of(given.decision), by))
     if certificate is not None:
-        new.append(claim_of(instance, "lower", msgspec.json.decode(checker.load(str(certificate))), by))
+        try:
+            evidence = msgspec.json.decode(checker.load(str(certificate)), type=dict[str, Any])
+        except (msgspec.DecodeError, checker.Malformed) as error:
+            raise InvalidArgument(f"{certificate} is no certificate: {error}") from None
+        new.append(claim_of(instance, "lower", evidence, by))
     if not new:
         raise typer.BadParameter("there is nothing to claim; give a schedule or a certificate", param_hint="--schedule")
     changed = msgspec.structs.replace(instance, claims=[*instance.claims, *new])
@@ -205,7 +224,7 @@ def table(
         say(f"wrote: {output}")
     elif stale is None:
         say(text.rstrip("\n"))
-    if stale is not None and text not in stale.read_text():
+    if stale is not None and text.encode() not in stale.read_bytes():
         warn(f"{stale} does not have the present tables; write them anew by: hetsched instances table", "stale")
         raise typer.Exit(1)
 
