@@ -463,7 +463,7 @@ def known() -> hs.instances.Instance:
 
 
 def rates() -> hs.costs.Rates:
-    known = {"bytes": 1e9, "parameters": 5e8}
+    known = {"model_bytes": 1e9, "parameters": 5e8}
     return hs.costs.Rates([hs.costs.Rate("x", 1.0, 512, **known), hs.costs.Rate("x", 1.0, 0, 8, **known)])
 
 

@@ -34,7 +34,7 @@ NODES = 20_000
 """The most nodes of a refutation; a problem that needs more is left out."""
 RESTART = 1000
 """Evaluations between two restarts of the annealing."""
-TEMPERATURES = (0.3, 0.01)
+TEMPERATURES = (0.1, 0.003)
 """The first and the last temperature of the logarithm of the ratio."""
 DENSITY = 0.3
 """Probability of an edge of the first problem."""

@@ -158,7 +158,7 @@ def test_published_optima_are_certified(problem: hs.Problem, value: int, most: i
 def test_optima_of_job_shops_are_certified(name: str, value: int, most: int) -> None:
     if not SHOPS.exists():
         pytest.skip(f"{SHOPS} is not there")
-    problem = instances.flexible_job_shop(SHOPS / f"{name}.json")
+    problem = instances.read(SHOPS / f"{name}.json")
     made = certified(problem, value)
     assert made is not None
     assert made.claim == value

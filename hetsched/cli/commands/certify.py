@@ -36,7 +36,7 @@ def certify(
     another solver for instance: it is proven anew. If schedule and certificate agree, the schedule is optimal. Exit code 1 if the
     claim is wrong, or not proven in the time.
 
-    Example: [bold]hetsched certify problem.json -o certificate.json.gz[/bold]
+    Example: [bold]hetsched certify problem.json -o certificate.json[/bold]
     """
     from hetsched import certify as prove
     from hetsched.checker import seconds as exact
