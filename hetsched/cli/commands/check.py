@@ -31,7 +31,7 @@ def check(
     Exit code 0 if the claim is proven, 1 with the place and the reason if not, 2 if the document is malformed or the time is over. A
     decision in the certificate is timed exactly and verified; it is optimal if it takes just as long as is proven.
 
-    Example: [bold]hetsched check problem.json certificate.json.gz[/bold]
+    Example: [bold]hetsched check problem.json certificate.json[/bold]
     """
     from hetsched import checker
 
