@@ -23,7 +23,8 @@ Files = Annotated[
     list[str] | None,
     typer.Argument(
         help="With --methods: problem documents, patterns of files such as 'mine/*.json', names and families of instances "
-        "(hetsched instances list), and generators such as rwnn:er,32,seed=0..9. Without: a problem, a schedule of it and a timeline of its runs; or an old and a new profile.",
+        "(hetsched instances list), and generators such as rwnn:er,32,seed=0..9. Without: a problem, a schedule of it and a timeline "
+        "of its runs; or an old and a new profile.",
         metavar="FILE",
         show_default=False,
     ),
