@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import math
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from os import PathLike
@@ -16,6 +18,7 @@ from hetsched.arrays import Frozen
 from hetsched.errors import InvalidArgument, OutOfTime
 from hetsched.problem.graph import plural
 from hetsched.problem.problem import Problem
+from hetsched.schedule.decision import Decision
 from hetsched.search.solution import Bound
 from hetsched.stopping import Deadline
 
@@ -40,6 +43,13 @@ class CertifiedDecision(NamedTuple):
     """(task, device, inputs), in the order of each device."""
     transfers: tuple[tuple[int, int, int], ...] | None = None
     """(edge, source batch, target batch) in their order, where transfers may contend."""
+
+
+def decision_of(batches: Sequence[tuple[int, int, Sequence[int]]], transfers: Sequence[Sequence[int]] | None = None) -> Decision:
+    """Return the decision of the rows of a `CertifiedDecision`."""
+    item_ptr = [0, *itertools.accumulate(len(inputs) for _, _, inputs in batches)]
+    items = [item for _, _, inputs in batches for item in inputs]
+    return Decision([row[0] for row in batches], [row[1] for row in batches], item_ptr, items, transfer_order=transfers)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -11,6 +11,7 @@ import msgspec
 
 from hetsched import checker, documents
 from hetsched.arguments import checked
+from hetsched.certificates.certificate import decision_of
 from hetsched.errors import InvalidSchedule
 from hetsched.instances.files import problem_of
 from hetsched.instances.registry import Claim, Instance, Side, check_consistent
@@ -26,11 +27,11 @@ def failures(instance: Instance) -> list[str]:
 
     A schedule is verified and timed exactly, a certificate is checked, and both must give the value of the claim.
     """
-    problem = problem_of(instance)
-    found = []
+    problem, found = problem_of(instance), []
+    exact = checker.Problem(documents.encode(problem))
     for claim in (claim for claim in instance.claims if claim.trust == "checked"):
         try:
-            value = _value(problem, claim.kind, claim.evidence or {})
+            value = _value(problem, exact, claim.kind, claim.evidence or {})
         except (checker.Rejected, checker.Malformed, InvalidSchedule) as error:
             found.append(f"{instance.name}: {claim.kind} {claim.value}: {error}")
             continue
@@ -39,29 +40,23 @@ def failures(instance: Instance) -> list[str]:
     return found
 
 
-def _value(problem: Problem, kind: Side, evidence: Mapping[str, Any]) -> Fraction | None:
-    """Return the exact value that evidence proves."""
-    exact = checker.Problem(documents.encode(problem))
+def _value(problem: Problem, exact: checker.Problem, kind: Side, evidence: Mapping[str, Any]) -> Fraction | None:
+    """Return the exact value that evidence proves; `exact` is the problem as the checker reads it."""
     if kind == "lower":
         return checker.check(exact, checker.read_certificate(msgspec.json.encode(evidence), exact)).bound
-    decision = decision_of(evidence)
-    violations = verify(problem, simulate(problem, decision))
+    violations = verify(problem, simulate(problem, decided(evidence)))
     if violations:
         raise InvalidSchedule(str(violations[0]))
     return checker.retimed(exact, evidence["batches"], evidence.get("transfers"))
 
 
-def decision_of(evidence: Mapping[str, Any]) -> Decision:
+def decided(evidence: Mapping[str, Any]) -> Decision:
     """Return the decision of a claim's evidence; one of the wrong shape is refused."""
     try:
         batches = msgspec.convert(evidence.get("batches", []), list[tuple[int, int, list[int]]])
     except msgspec.ValidationError as error:
         raise InvalidSchedule(f"batches are rows of task, device and inputs: {error}") from None
-    pointer = [0]
-    for batch in batches:
-        pointer.append(pointer[-1] + len(batch[2]))
-    items = [item for batch in batches for item in batch[2]]
-    return Decision([b[0] for b in batches], [b[1] for b in batches], pointer, items, transfer_order=evidence.get("transfers"))
+    return decision_of(batches, evidence.get("transfers"))
 
 
 def evidence_of(decision: Decision) -> dict[str, Any]:
@@ -85,7 +80,7 @@ def claim_of(instance: Instance, kind: Side, evidence: Mapping[str, Any], by: st
     """
     problem = problem_of(instance)
     try:
-        value = _value(problem, kind, evidence)
+        value = _value(problem, checker.Problem(documents.encode(problem)), kind, evidence)
     except (checker.Rejected, checker.Malformed) as error:
         raise InvalidSchedule(f"the evidence for {instance.name!r} is refused: {error}") from None
     if value is None:

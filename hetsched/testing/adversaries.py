@@ -141,12 +141,12 @@ def adversary(
     True
     """
     rng = np.random.default_rng(seed)
-    search = _Search(scheduler, Deadline.after(time_limit))
+    search, deadline = _Search(scheduler), Deadline.after(time_limit)
     first, last = TEMPERATURES
     worst: tuple[_Draft, Adversary] | None = None
 
     def ends() -> bool:
-        return worst is not None and (search.evaluations >= evaluations or search.deadline.over)
+        return worst is not None and (search.evaluations >= evaluations or deadline.over)
 
     while not ends():
         current, ratio = _Draft.drawn(family, rng), Fraction(0)
@@ -288,9 +288,8 @@ def _lower(value: int, least: int) -> list[int]:
 class _Search:
     """A scheduler against the optimum."""
 
-    def __init__(self, scheduler: Scheduler, deadline: Deadline) -> None:
-        self.scheduler, self.deadline = scheduler, deadline
-        self.evaluations, self.open = 0, 0
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.scheduler, self.evaluations, self.open = scheduler, 0, 0
 
     def judged(self, draft: _Draft, least: Fraction) -> Adversary | None:
         """Return the problem with its ratio; None if that is less than `least`, or open."""

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 import hetsched as hs
 from hetsched.instances import TRUST, Claim, Family, Instance, claim_of, entry, failures, families, load, names, page
-from hetsched.instances.claims import decision_of, evidence_of
+from hetsched.instances.claims import decided, evidence_of
 from hetsched.instances.files import FOLDERS, digest, problem_of
 from hetsched.testing import decisions, problems
 from tests.golden import arabnejad, topcuoglu
@@ -89,9 +89,9 @@ def test_a_claim_is_an_exact_fraction(value: str):
 def test_evidence_is_the_decision(data):
     problem = data.draw(problems())
     decision = data.draw(decisions(problem))
-    assert decision_of(evidence_of(decision)) == decision
+    assert decided(evidence_of(decision)) == decision
     timed = hs.simulate(problem, decision).decision
-    assert decision_of(evidence_of(timed)) == timed
+    assert decided(evidence_of(timed)) == timed
 
 
 # ---------------------------------------------------------------------- what is shipped

@@ -67,14 +67,11 @@ def _text(value: Fraction | None) -> str | None:
 
 def _broken(problem: Path, proof: checker.Certificate) -> str:
     """Return the first rule that the decision breaks, or "": memory is not seen by the exact times."""
-    from hetsched import Decision, simulate
+    from hetsched import simulate
+    from hetsched.certificates.certificate import decision_of
 
-    instance, batches, item_ptr = read_problem(problem), proof.batches or [], [0]
-    for _, _, inputs in batches:
-        item_ptr.append(item_ptr[-1] + len(inputs))
-    items = [item for _, _, inputs in batches for item in inputs]
-    transfers = proof.transfers if instance.links.contended else None
-    decision = Decision([row[0] for row in batches], [row[1] for row in batches], item_ptr, items, transfer_order=transfers)
+    instance = read_problem(problem)
+    decision = decision_of(proof.batches or [], proof.transfers if instance.links.contended else None)
     for violation in broken_rules(instance, simulate(instance, decision)):
         return f"the decision breaks a rule: {violation.rule}: {one_line(violation.message)}"
     return ""

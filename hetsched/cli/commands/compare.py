@@ -14,7 +14,7 @@ from hetsched.cli.pictures import Pictures
 from hetsched.cli.terminal import Working, say, say_json, warn
 
 if TYPE_CHECKING:
-    from hetsched.experiments import Results
+    from hetsched.experiments import Comparison, Results
 
 _METHODS = "Methods on problems"
 SECONDS = 10.0
@@ -177,7 +177,7 @@ def _measured(
 ) -> Results:
     """Return the records, after the cases that are named have been measured."""
     from hetsched.cli.executors import client
-    from hetsched.experiments import Results, cases, problems, run
+    from hetsched.experiments import Comparison, Results, cases, problems, run
 
     store = Results(results)
     if methods is None:
@@ -194,7 +194,7 @@ def _measured(
             )
     except KeyboardInterrupt:
         if results is None and len(store):
-            _print(store, names, markdown=False)  # else they are in the file
+            _print(Comparison(store), names, markdown=False)  # else they are in the file
         raise
 
 
@@ -208,11 +208,8 @@ def _seeds(text: str) -> list[int]:
     return list(dict.fromkeys(numbers))
 
 
-def _print(store: Results, names: list[str], *, markdown: bool) -> None:
-    """Print tables of the records so far."""
-    from hetsched.experiments import Comparison
-
-    comparison = Comparison(store)
+def _print(comparison: Comparison, names: list[str], *, markdown: bool) -> None:
+    """Print tables of a comparison."""
     tables = [comparison.table(name) for name in names]  # type: ignore[arg-type]
     say(*"\n\n".join(table.markdown() if markdown else str(table) for table in tables).splitlines())
     say("", f"taken on: {comparison.taken or 'nothing is measured yet'}")
@@ -222,15 +219,15 @@ def _show(store: Results, names: list[str], markdown: bool, html: Path | None, j
     from hetsched.experiments import Comparison, write_html
 
     comparison = Comparison(store)
-    tables = [comparison.table(name) for name in names]  # type: ignore[arg-type]
     outputs = Outputs()
     outputs.write(html, lambda path: write_html(comparison, path))
     if json:
-        made = {name: {"head": [*table.head], "rows": [[*row] for row in table.rows]} for name, table in zip(names, tables, strict=True)}
+        tables = {name: comparison.table(name) for name in names}  # type: ignore[arg-type]
+        made = {name: {"head": [*table.head], "rows": [[*row] for row in table.rows]} for name, table in tables.items()}
         contradictions = list(comparison.contradictions)
         say_json({"taken": comparison.taken, "tables": made, "contradictions": contradictions, "written": outputs.written})
     else:
-        _print(store, names, markdown=markdown)
+        _print(comparison, names, markdown=markdown)
         say(*(f"wrote {name}" for name in outputs.written))
     if comparison.outdated:
         warn(f"{comparison.outdated} cases were measured with other sources of hetsched; --fresh measures them again", "note")
