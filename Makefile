@@ -1,11 +1,11 @@
-# Everything from nothing but a Python: `make demo`, `make test`, `make lint`, `make docs`. A second run is quick.
+# Everything from nothing but a Python: `make demo`, `make test`, `make lint`, `make docs`, `make release`. A second run is quick.
 PYTHON ?= python3
 JOBS ?= 2
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test slow thorough lint docs clean
+.PHONY: demo test slow thorough lint docs release clean
 
 demo: $(VENV)/.installed-demo  ## schedule Inception-v3 on a CPU, a T4 and an A100
 	$(BIN)/hetsched demo --report report.html
@@ -29,8 +29,19 @@ docs: $(VENV)/.installed-docs  ## the documentation site, into docs/_build
 	$(BIN)/python -m sphinx -W --keep-going --quiet --fresh-env docs docs/_build
 	@echo "open docs/_build/index.html"
 
+release: $(VENV)/.installed-release  ## the files for an index, into dist; the wheel runs the demo in an environment of its own
+	rm -rf dist
+	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m build --quiet
+	$(BIN)/twine check --strict dist/*
+	@set -e; tried=$$(mktemp -d); trap 'rm -rf "$$tried"' EXIT; \
+	echo "installing the wheel where nothing else is"; \
+	$(PYTHON) -m venv "$$tried/venv"; \
+	"$$tried/venv/bin/python" -m pip install --quiet --disable-pip-version-check --constraint constraints.txt "$$(echo dist/*.whl)[report]"; \
+	cd "$$tried"; venv/bin/hetsched --version; venv/bin/hetsched demo --report report.html; test -s report.html
+	@ls dist
+
 clean:
-	rm -rf docs/_build docs/_made $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf dist docs/_build docs/_made $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 
 $(VENV)/.made:
 	@$(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("hetsched needs Python 3.11 or newer, but $(PYTHON) is %d.%d; say which to use: make PYTHON=python3.12" % sys.version_info[:2])'
@@ -56,6 +67,11 @@ $(VENV)/.prepared: $(VENV)/.installed-test
 $(VENV)/.installed-lint: pyproject.toml constraints.txt | $(VENV)/.installed-test
 	@echo "installing the linters"
 	$(INSTALL) --editable '.[lint]'
+	@touch $@
+
+$(VENV)/.installed-release: pyproject.toml constraints.txt | $(VENV)/.made
+	@echo "installing build and twine"
+	$(INSTALL) --editable '.[release]'
 	@touch $@
 
 $(VENV)/.installed-docs: pyproject.toml constraints.txt | $(VENV)/.made

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
 import tomllib
+import zipfile
 from importlib.resources import files
 from pathlib import Path
 
 import pytest
+import yaml
 
 import hetsched
 
@@ -73,3 +76,52 @@ def test_the_source_distribution_carries_what_it_lists() -> None:
     tool = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
     for path in tool["hatch"]["build"]["targets"]["sdist"]["include"]:
         assert (ROOT / path.lstrip("/")).exists(), path
+
+
+def pip(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", *words]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+
+
+@pytest.mark.slow
+def test_the_wheel_has_every_file_of_the_package_and_works_without_the_repository(tmp_path: Path) -> None:
+    done = pip("wheel", "--quiet", "--no-deps", "--wheel-dir", str(tmp_path), ".")
+    assert done.returncode == 0, done.stderr
+    (wheel,) = tmp_path.glob("*.whl")
+    assert wheel.name == f"hetsched-{hetsched.__version__}-py3-none-any.whl"
+    paths = [path.relative_to(ROOT) for path in (ROOT / "hetsched").rglob("*") if path.is_file()]
+    ours = {path.as_posix() for path in paths if "__pycache__" not in path.parts}
+    with zipfile.ZipFile(wheel) as file:
+        assert {name for name in file.namelist() if name.startswith("hetsched/")} == ours
+        file.extractall(tmp_path / "site")
+    code = "import hetsched as hs; print(hs.__file__, hs.workloads.networks.load('inception_v3').n_tasks)"
+    environment = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"}
+    shown = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path / "site", env=environment, capture_output=True, text=True, check=True, timeout=300
+    )
+    where, count = shown.stdout.split()
+    assert Path(where).is_relative_to(tmp_path / "site")
+    assert int(count) == hetsched.workloads.networks.load("inception_v3").n_tasks
+
+
+@pytest.mark.slow
+def test_the_command_that_messages_name_installs_an_extra_of_a_checkout() -> None:
+    """The requirement is that of the installed distribution; no index is asked for one of that name."""
+    done = pip("install", "--dry-run", "--no-index", "hetsched[formats]")
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_release_is_in_the_changelog() -> None:
+    assert f"## [{hetsched.__version__}]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", ["tests.yml", "publish.yml"])
+def test_workflows_run_what_the_makefile_has(name: str) -> None:
+    text = (ROOT / ".github" / "workflows" / name).read_text(encoding="utf-8")
+    assert (declared := yaml.safe_load(text))["name"] == name.removesuffix(".yml")
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    steps = [step for job in declared["jobs"].values() for step in job["steps"]]
+    assert {match for step in steps for match in re.findall(r"\bmake (\w+)", step.get("run", ""))} <= targets
+    versions = {line.rpartition(":: ")[2] for line in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", line)}
+    matrices = [set(job["strategy"]["matrix"]["python"]) for job in declared["jobs"].values() if "strategy" in job]
+    assert all(matrix == versions for matrix in matrices)
