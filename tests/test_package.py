@@ -118,7 +118,7 @@ def test_a_release_is_in_the_changelog() -> None:
 @pytest.mark.parametrize("name", ["tests.yml", "publish.yml"])
 def test_workflows_run_what_the_makefile_has(name: str) -> None:
     text = (ROOT / ".github" / "workflows" / name).read_text(encoding="utf-8")
-    assert (declared := yaml.safe_load(text))["name"] == name.removesuffix(".yml")
+    declared = yaml.safe_load(text)
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     steps = [step for job in declared["jobs"].values() for step in job["steps"]]
     assert {match for step in steps for match in re.findall(r"\bmake (\w+)", step.get("run", ""))} <= targets
