@@ -16,6 +16,7 @@ MADE = DOCS / "_made"  # files that the build makes before it reads the pages; g
 sys.path.insert(0, str(DOCS))
 
 import generated  # noqa: E402  # after its folder is on the path
+import notebooks  # noqa: E402
 import run_pages  # noqa: E402
 
 import hetsched  # noqa: E402
@@ -134,6 +135,7 @@ def setup(app: Sphinx) -> None:
     """Make the included files before Sphinx reads pages and pictures."""
     MADE.joinpath("site").mkdir(parents=True, exist_ok=True)
     generated.write(MADE)
+    notebooks.write(DOCS / "gallery", MADE / "site" / "gallery")
     _check_prose()
     _run_pages_with_pictures()
     app.connect("autodoc-process-docstring", _link)

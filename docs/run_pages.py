@@ -36,7 +36,7 @@ PARSERS = {"toml": tomllib.loads, "json": json.loads}
 RUN = ("hetsched", "python")
 RULE = "is in no block of this page; print it, or say in the sentence where it comes from: [^source]"
 INSTALLS = {"git clone", "cd hetsched", ". .venv/bin/activate", "pip install", "make demo", "make test", "make docs"}
-_FENCE = re.compile(r"^```(?P<info>[^`\n]*)\n(?P<body>.*?)^```[ ]*$", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"^```(?P<info>[^`\n]*)\n(?P<body>.*?)^```[ ]*$", re.MULTILINE | re.DOTALL)
 _UNITS = {
     "%": 1e-2,
     "ns": 1e-9,
@@ -91,7 +91,7 @@ class Block:
 
 def blocks(text: str) -> Iterator[Block]:
     """Yield the blocks of code and output of a page, without directives other than code blocks."""
-    for fence in _FENCE.finditer(text):
+    for fence in FENCE.finditer(text):
         info, body = fence["info"].strip(), fence["body"]
         line = text.count("\n", 0, fence.start()) + 2
         if info.startswith("{code-block}"):
@@ -129,7 +129,7 @@ def unsupported(text: str) -> Iterator[tuple[int, str]]:
     """Yield line and text of each number in the prose of a page that is neither in one of its blocks nor has a source."""
     known = [value for block in blocks(text) for value, _ in _numbers(block.text)]
     plain = text
-    for no_prose in (_FENCE, _FOOTNOTE):
+    for no_prose in (FENCE, _FOOTNOTE):
         plain = no_prose.sub(lambda match: "\n" * match[0].count("\n"), plain)
     begin = 0
     for end in [*(match.start() for match in _SENTENCE.finditer(plain)), len(plain)]:

@@ -171,3 +171,18 @@ def test_the_picture_shows_the_layers_that_are_enforced() -> None:
     for line, layer in zip(picture.splitlines(), layers, strict=True):
         names = re.split(" {2,}", line)[0]
         assert names.split(" | ") == layer
+
+
+@pytest.mark.parametrize("page", [page for page in pages() if page.startswith("docs/gallery/") and not page.endswith("index.md")])
+def test_a_page_of_the_gallery_is_a_notebook_with_all_of_its_blocks(page: str) -> None:
+    notebooks = pytest.importorskip("notebooks", reason="notebooks need pip install 'hetsched[docs]'")
+    text = (ROOT / page).read_text(encoding="utf-8")
+    cells = notebooks.notebook(text).cells
+    parts = list(blocks(text))
+    assert [cell.source for cell in cells if cell.cell_type == "code" and cell.source[0] not in "!%"] == [
+        block.text.rstrip() for block in parts if block.language == "python"
+    ]
+    assert [output.text for cell in cells if cell.cell_type == "code" for output in cell.outputs] == [
+        block.text for block in parts if block.language == "text"
+    ]
+    assert not re.search(r"\{doc\}|_made|```", "".join(cell.source for cell in cells if cell.cell_type == "markdown"))
