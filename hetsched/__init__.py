@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from hetsched.verification.placement import verify_placement
     from hetsched.verification.serving import verify_serving
     from hetsched.verification.stages import verify_stages
+    from hetsched.verification.tensor_parallel import verify_tensor_parallel
     from hetsched.verification.verify import Violation, verify
 
 _HOMES = {
@@ -134,6 +135,7 @@ _HOMES = {
     "search.solution": ["Bound", "Solution", "Status"],
     "solving": ["methods", "solve"],
     "verification.placement": ["verify_placement"],
+    "verification.tensor_parallel": ["verify_tensor_parallel"],
     "verification.serving": ["verify_serving"],
     "verification.stages": ["verify_stages"],
     "verification.verify": ["Violation", "verify"],
@@ -207,6 +209,7 @@ __all__ = [
     "verify_placement",
     "verify_serving",
     "verify_stages",
+    "verify_tensor_parallel",
     "workloads",
 ]
 

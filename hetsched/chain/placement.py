@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -113,6 +114,14 @@ def check_stages(placement: Placement, n_items: int, n_devices: int, *, model: s
     devices = [stage.device for stage in placement.stages]
     if len(set(devices)) < len(devices) or not set(devices) <= set(range(n_devices)):
         raise InvalidSchedule(f"{placement!r} has devices {shown(devices)}; each stage has a device of its own, from 0 to {n_devices - 1}")
+
+
+def keeps_to_nodes(problem: ChainProblem, placement: Placement) -> bool:
+    """Return whether the stages on the devices of a node follow one another, and are as many on each node that has any."""
+    if problem.nodes is None:
+        return True
+    runs = [(node, len(list(run))) for node, run in itertools.groupby(int(problem.nodes[stage.device]) for stage in placement.stages)]
+    return len({node for node, _ in runs}) == len(runs) and len({count for _, count in runs}) <= 1
 
 
 def check_offloaded(problem: ChainProblem, placement: Placement) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hetsched.arguments import COUNT, checked, number, shown
+from hetsched.arguments import COUNT, check_array, checked, number, shown
 from hetsched.arrays import BoolArray, FloatArray, Frozen, IntArray
 from hetsched.chain.amounts import IMPOSSIBLE, UNLIMITED, amounts
 from hetsched.chain.offloading import Offloading
@@ -59,6 +59,9 @@ class ChainProblem(Frozen):
         Bytes of weights that the first and the last item have in common, as a table of words: a stage of all items holds them once.
     offloading : Offloading, optional
         Which weights another device may hold than that of the stage, and what the items take then. Default: none.
+    nodes : array_like of int [m], optional
+        Number of the node of each device, from 0: the stages on the devices of a node follow one another, and there are as many on each
+        node that has any. Default: no such rule.
 
     Raises
     ------
@@ -96,6 +99,7 @@ class ChainProblem(Frozen):
     shared_bytes: int
     most_in_progress: int | None
     offloading: Offloading | None
+    nodes: IntArray | None
 
     @checked(InvalidProblem, most_in_progress=COUNT)
     def __init__(
@@ -116,6 +120,7 @@ class ChainProblem(Frozen):
         shared_bytes: float = 0.0,
         most_in_progress: int | None = None,
         offloading: Offloading | None = None,
+        nodes: npt.ArrayLike | None = None,
     ) -> None:
         items, devices = unique_names(items, "item"), unique_names(devices, "device")
         n, m = len(items), len(devices)
@@ -146,6 +151,8 @@ class ChainProblem(Frozen):
             )
         if shared_bytes and n == 1:
             raise InvalidProblem(f"shared_bytes is {shared_bytes!r}, but one item shares nothing with another; give 0")
+        if offloading is not None and nodes is not None:
+            raise InvalidProblem("items may be offloaded and stages keep to nodes, of which one is possible; leave out offloading or nodes")
         if offloading is not None:
             _check_offloading(offloading, columns, items, bool(shared_bytes))
         self._set(
@@ -154,6 +161,7 @@ class ChainProblem(Frozen):
             shared_bytes=math.floor(shared_bytes),
             most_in_progress=most_in_progress,
             offloading=offloading,
+            nodes=None if nodes is None else _nodes(nodes, m),
             **columns,
         )
 
@@ -236,6 +244,8 @@ class ChainProblem(Frozen):
             holds, links = self.offloading.holds, self.offloading.link_seconds[:, :, self.offloading.holds]
             number = np.where(holds, np.arange(self.n_devices), -1.0)  # one that holds weights is like no other
             own += [self.offloading.kept_seconds, links.swapaxes(1, 2).reshape(-1, self.n_devices), number[None]]
+        if self.nodes is not None:
+            own.append(self.nodes[None].astype(float))
         columns = np.concatenate(own)
         alike = (columns[:, :, None] == columns[:, None, :]).all(axis=0)
         for pairs in (self.hops, self.overlapped_hops, self.closing):
@@ -256,6 +266,14 @@ def _interchangeable(pairs: FloatArray) -> BoolArray:
         differ[places, :, places] = differ[:, places, places] = False
         same &= ~differ.any(axis=2)
     return same
+
+
+def _nodes(nodes: npt.ArrayLike, m: int) -> IntArray:
+    """Return the nodes of devices."""
+    array: IntArray = np.array(check_array(nodes, "nodes", (m,), np.int64, error=InvalidProblem))
+    if (array < 0).any():
+        raise InvalidProblem(f"nodes is {shown(array.tolist())}; the numbers of nodes are at least 0")
+    return array
 
 
 def _pairs(name: str, values: npt.ArrayLike | None, m: int) -> FloatArray:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hetsched.cli.terminal import Working, say, warn
-from hetsched.errors import HetschedError, InvalidProblem
+from hetsched.errors import HetschedError, InvalidArgument, InvalidProblem
 
 if TYPE_CHECKING:
     from hetsched.chain.card import ModelCard
@@ -120,6 +120,8 @@ def read_rates(texts: Sequence[str]) -> Rates:
     for text in texts:
         name, _, behind = text.partition(":")
         path = Path(text) if Path(text).is_file() else Path(behind) if behind and Path(behind).is_file() else None
+        if path is None and "=" not in text:
+            raise InvalidArgument(f"there is no file of rates {behind or text!r}; name one, or give rates, as gpu0:pp512=1450,tg128=38")
         if path is None:
             rows += Rates.parse(text).rows
         elif path.read_bytes().lstrip()[:1] == b"[":

@@ -164,12 +164,19 @@ class LanguageRoofline:
 def _types(machine: Machine) -> list[tuple[str, list[int]]]:
     """Return the name and the devices of each type of a machine."""
     alike: dict[tuple[object, ...], list[int]] = {}
-    for k, (device, usable) in enumerate(zip(machine.cluster.devices, machine.usable_bytes.tolist(), strict=True)):
-        peaks = tuple(sorted(device.peak_flops.items()))
-        alike.setdefault((device.kind, usable, peaks, device.memory_bandwidth, machine.efficiency.get(device.name)), []).append(k)
+    for k, facts in enumerate(kinds_of(machine)):
+        alike.setdefault(facts, []).append(k)
     kinds = Counter(str(key[0]) for key in alike)
     devices = machine.cluster.devices
     return [(str(key[0]) if key[0] and kinds[str(key[0])] == 1 else devices[own[0]].name, own) for key, own in alike.items()]
+
+
+def kinds_of(machine: Machine) -> list[tuple[object, ...]]:
+    """Return what devices of one type have in common, by device: its kind, first, memory and speeds."""
+    return [
+        (device.kind, usable, tuple(sorted(device.peak_flops.items())), device.memory_bandwidth, machine.efficiency.get(device.name))
+        for device, usable in zip(machine.cluster.devices, machine.usable_bytes.tolist(), strict=True)
+    ]
 
 
 def _link_rates(card: ModelCard, machine: Machine, work: Workload, order: list[int]) -> FloatArray:

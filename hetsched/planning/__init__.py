@@ -11,9 +11,10 @@ if TYPE_CHECKING:
     from hetsched.planning.dynamic_program import LeastLatencies, LeastPeriod, least_latency, least_missing, least_period
     from hetsched.planning.explanation import DeviceLimit, Explanation, explain
     from hetsched.planning.incumbent import PlanProgress
-    from hetsched.planning.planner import Baseline, ModelPlan, plan
+    from hetsched.planning.planner import ModelPlan, plan
     from hetsched.planning.sensitivity import Best, MemoryStep
     from hetsched.planning.serving import ServingPlan, ServingProgress, most_throughput
+    from hetsched.planning.simple_rules import Baseline
 
 __all__ = [
     "Baseline",
@@ -41,8 +42,9 @@ _HOMES = {
     "dynamic_program": ["LeastLatencies", "LeastPeriod", "least_latency", "least_missing", "least_period"],
     "explanation": ["DeviceLimit", "Explanation", "explain"],
     "incumbent": ["PlanProgress"],
-    "planner": ["Baseline", "ModelPlan", "plan"],
+    "planner": ["ModelPlan", "plan"],
     "sensitivity": ["Best", "MemoryStep"],
     "serving": ["ServingPlan", "ServingProgress", "most_throughput"],
+    "simple_rules": ["Baseline"],
 }
 __getattr__, __dir__ = attach(__name__, _HOMES)

@@ -58,7 +58,7 @@ def _points(plan: ModelPlan, places: Iterable[float], question: Callable[[float]
     if plan.regime == "fit" or not affordable(plan):
         return ()
     for at in sorted(places):
-        changed = plan if at == asked else solved(question(at))
+        changed = plan if at == asked else solved(question(at), plan.degrees)
         if changed.placement is None:
             break
         found.append(Point(at, changed))

@@ -94,7 +94,7 @@ def find_latency(problems: Sequence[ChainProblem], incumbent: Incumbent) -> None
     incumbent.begin([_quick_latency(own) for own in tables])
     for part, own in enumerate(tables):
         counts = range(1, own.problem.n_devices + 1)
-        if math.isinf(incumbent.value) and (simple := _Reach(own, counts[-1]).placement()) is not None:
+        if own.problem.nodes is None and math.isinf(incumbent.value) and (simple := _Reach(own, counts[-1]).placement()) is not None:
             incumbent.offer(evaluate(own.problem, simple).latency, simple, "farthest prefixes")
         offer = functools.partial(incumbent.offer, source="dynamic program")
         found = _least(own, math.inf, counts, incumbent, np.ones(len(counts)), offer)
@@ -189,11 +189,13 @@ def _least_sums(
         links = Links.of(hop, closing, tables.pairs)
         tables.check_size(len(links.hop))
         stages = tables.costs(reach.lowest)
-        prices, kept, limit = stages.prices(tables.size), reach.kept(), float(most[counts[0] - 1 : counts[-1]].max())
-        for first in links.firsts:
+        prices, limit = stages.prices(tables.size), float(most[counts[0] - 1 : counts[-1]].max())
+        reached = reach.kept()
+        for (own, allowed), first in itertools.product(tables.by_node(counts), links.firsts):
+            kept = [some & others for some, others in zip(reached, allowed, strict=False)]
             paths = links.shortest(tables.states, kept, n, first, stages.extend, check=incumbent.check, prices=prices, most=limit)
-            totals = {s: paths.tables[s][:, :, n] + (links.closing[:, first, None] if s > 1 else 0.0) for s in counts}
-            better = [s for s in counts if totals[s].min(initial=np.inf) < least[s - 1]]
+            totals = {s: paths.tables[s][:, :, n] + (links.closing[:, first, None] if s > 1 else 0.0) for s in own}
+            better = [s for s in own if totals[s].min(initial=np.inf) < least[s - 1]]
             if one is not None:
                 better = sorted(better, key=lambda s: totals[s].min() / one[s - 1])[:1]
             for s in better:
@@ -396,12 +398,12 @@ def least_missing(problem: ChainProblem, *, deadline: Deadline = NEVER) -> float
     def check() -> None:
         deadline.check("the search for the least missing bytes")
 
-    found, kept = math.inf, [np.ones(count, np.bool_) for count in tables.states.counts]
-    for first in links.firsts:
+    found, counts = math.inf, range(1, problem.n_devices + 1)
+    for (own, kept), first in itertools.product(tables.by_node(counts), links.firsts):
         paths = links.shortest(tables.states, kept, n, first, extend, check=check, prices=Prices.none(n, len(tables.size)), most=math.inf)
-        for count, table in enumerate(paths.tables[1:], 1):
-            total = table[:, :, n] + (links.closing[:, first, None] if count > 1 else 0.0)
-            found = min(found, float(total.min()))
+        for count in own:
+            total = paths.tables[count][:, :, n] + (links.closing[:, first, None] if count > 1 else 0.0)
+            found = min(found, float(total.min(initial=np.inf)))
     return found
 
 
@@ -409,12 +411,12 @@ def least_missing(problem: ChainProblem, *, deadline: Deadline = NEVER) -> float
 def fewest_stages(problem: ChainProblem) -> int | None:
     """Return the fewest stages of a placement that fits and takes finite times; None if there is none.
 
-    Where no hop is impossible, and nothing may be offloaded, the longest prefix that a set of devices can hold is enough to know, in time
-    G prod(m_g + 1).
+    Where no hop is impossible, nothing may be offloaded and nodes do not matter, the longest prefix that a set of devices can hold is
+    enough to know, in time G prod(m_g + 1).
     """
     tables = Tables(problem)
     possible = all(np.isfinite(tables.between(each)[tables.pairs]).all() for each in (problem.hops, problem.closing))
-    if problem.offloading is not None or not possible:
+    if problem.offloading is not None or problem.nodes is not None or not possible:
         found = np.isfinite(least_latency(problem.without_times()).latency)
         return int(np.argmax(found)) + 1 if found.any() else None
     return _Reach(tables, problem.n_devices).fewest

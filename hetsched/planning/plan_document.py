@@ -23,6 +23,7 @@ from hetsched.stopping import Stop
 from hetsched.verification.placement import verify_placement
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+Positive = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
 
 
 class WorkloadPart(Row, kw_only=True):
@@ -62,11 +63,15 @@ class PlanStageRow(Row, kw_only=True):
 
 
 class BaselineRow(Row, kw_only=True):
-    """What a simple rule makes of the problem: device, first and last item of stages; `seconds` is null if it is no valid placement."""
+    """What a simple rule makes of the problem: device, first and last item of stages; `seconds` is null if it is no valid placement.
+
+    The devices are sets of as many as `tensor_parallel` says.
+    """
 
     name: str
     stages: list[tuple[str, Count, Count]]
     offloaded: list[tuple[str, Count, Count]] = []
+    tensor_parallel: Positive = 1
     missing_bytes: float
     seconds: Number
 
@@ -76,6 +81,9 @@ class PlanDocument(Document[ModelPlan], kw_only=True, tag="hetsched-plan"):
 
     `bound` is a lower bound on the seconds of all placements, by default and where it is null that which the status says: the seconds of
     the best, or infinity. `stopped` is the reason of the end. What is missing is null too where it is not known.
+
+    Each stage runs on as many alike devices of a node as `tensor_parallel` says, a set whose name has theirs with ``+``: ``gpu0+gpu1``;
+    `degrees` are the numbers that were searched, by default that one.
 
     Reading verifies the stages and their value, and that no baseline is better, but does not search again. The seconds and bytes of stages,
     and the baselines, are for other readers: they are computed anew.
@@ -87,6 +95,8 @@ class PlanDocument(Document[ModelPlan], kw_only=True, tag="hetsched-plan"):
     regime: Literal["fit", "latency", "throughput"]
     tool: str | None = None
     order: list[str] | None = None
+    tensor_parallel: Positive = 1
+    degrees: list[Positive] = []
     costs: CostsPart
     status: Literal["optimal", "feasible", "infeasible", "unknown"]
     seconds: Number
@@ -107,6 +117,8 @@ class PlanDocument(Document[ModelPlan], kw_only=True, tag="hetsched-plan"):
             regime=value.regime,  # type: ignore[arg-type]
             tool=value.tool,
             order=None if value.question.order is None else list(value.question.order),
+            tensor_parallel=value.tensor_parallel,
+            degrees=list(value.degrees),
             costs=CostsPart(kind=value.cost_basis, **dataclasses.asdict(value.costs)),  # type: ignore[arg-type]
             status=str(value.status),  # type: ignore[arg-type]
             seconds=_finite(value.value),
@@ -117,8 +129,12 @@ class PlanDocument(Document[ModelPlan], kw_only=True, tag="hetsched-plan"):
             baselines=[
                 BaselineRow(
                     name=row.name,
-                    stages=[(value.problem.devices[stage.device], stage.first, stage.end - 1) for stage in row.placement.stages],
+                    stages=[
+                        (value.question.devices(row.tensor_parallel)[stage.device], stage.first, stage.end - 1)
+                        for stage in row.placement.stages
+                    ],
                     offloaded=[(value.problem.devices[k], first, end - 1) for k, first, end in row.placement.offloaded_runs()],
+                    tensor_parallel=row.tensor_parallel,
                     missing_bytes=row.missing_bytes,
                     seconds=_finite(row.value),
                 )
@@ -139,13 +155,18 @@ class PlanDocument(Document[ModelPlan], kw_only=True, tag="hetsched-plan"):
             costs,
             None if self.tool is None else TOOLS[self.tool],
             None if self.order is None else tuple(self.order),
+            self.tensor_parallel,
         )
+        degrees = self.degrees or [self.tensor_parallel]
+        if self.tensor_parallel not in degrees or sorted(set(degrees)) != degrees:
+            raise InvalidProblem(f"degrees are {degrees}; they must rise, and have tensor_parallel, {self.tensor_parallel}, among them")
         best = self._best(question)
         proven = best.value if self.status in ("optimal", "infeasible") else 0.0
         bound = proven if self.bound is None else self.bound
-        missing = question.missing() if self.status == "infeasible" and self.stopped == "finished" else math.nan
+        ended = self.status == "infeasible" and self.stopped == "finished"
+        missing = min(question.replace(tensor_parallel=size).missing() for size in degrees) if ended else math.nan
         try:
-            plan = answered(question, best, bound=bound, stopped=Stop(self.stopped), missing_bytes=missing)
+            plan = answered(question, best, degrees, bound=bound, stopped=Stop(self.stopped), missing_bytes=missing)
         except AssertionError as error:
             raise InvalidProblem(f"the stages are not the best: {error}; solve again") from None
         if bound > best.value * (1 + CLOSE) or plan.status != self.status:

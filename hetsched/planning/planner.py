@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from os import PathLike
 from typing import Any, Literal, NamedTuple
-
-import numpy as np
 
 from hetsched import documents
 from hetsched.arguments import checked, number, shown
@@ -22,10 +19,11 @@ from hetsched.chain.problem import ChainProblem
 from hetsched.chain.workload import Workload
 from hetsched.costs.language import LanguageRoofline
 from hetsched.errors import InvalidArgument, OutOfTime, UnsupportedFeature
-from hetsched.planning import baselines, sensitivity, tools
+from hetsched.planning import sensitivity, tools
 from hetsched.planning.incumbent import Incumbent, PlanProgress
-from hetsched.planning.question import Question, unmerged
+from hetsched.planning.question import Question
 from hetsched.planning.sensitivity import CLOSE, Best, MemoryStep, Problems
+from hetsched.planning.simple_rules import Baseline, baselines_of
 from hetsched.planning.tools import Command
 from hetsched.search.solution import OPTIMALITY_GAP, Status, relative_gap
 from hetsched.stopping import NEVER, Deadline, Stop, reason
@@ -36,15 +34,6 @@ MOST_TOKENS = 2**24
 """The longest context that is tried."""
 OFF_BY = 0.2
 """By how much the times of a device are off where the regret is asked for."""
-
-
-class Baseline(NamedTuple):
-    """The placement of a simple rule, the bytes that it lacks, and its value, inf if it lacks any or is impossible by the costs."""
-
-    name: str
-    placement: Placement
-    missing_bytes: float
-    value: float
 
 
 class ModelPlan(Frozen):
@@ -74,8 +63,10 @@ class ModelPlan(Frozen):
         Least sum of the bytes that are lacking, over all placements; 0 if one fits, inf if the devices cannot run the items at all, nan
         if the search ended before it was known. Where weights may be offloaded it may be a bound from below.
     baselines : tuple of Baseline
-        What the tool does by default, if one is asked for, and what simple rules make of the same problem, evaluated with the same costs.
-        No value is less than that of the plan.
+        What the tool does by default, if one is asked for, and what simple rules make of the same problem, evaluated with the same costs;
+        and the default of the tool with each other degree of tensor parallelism. No value is less than that of the plan.
+    degrees : tuple of int
+        The degrees of tensor parallelism that were searched: numbers of devices that run each stage together.
     """
 
     _format = "hetsched-plan"
@@ -93,6 +84,7 @@ class ModelPlan(Frozen):
     stopped: Stop
     missing_bytes: float
     baselines: tuple[Baseline, ...]
+    degrees: tuple[int, ...]
 
     def __init__(self) -> None:
         raise TypeError("plans are made by hetsched.plan(card, machine, work)")
@@ -109,6 +101,11 @@ class ModelPlan(Frozen):
     def gap(self) -> float:
         """(value - bound) / value; 1 without a placement."""
         return relative_gap(self.value, self.bound)
+
+    @property
+    def tensor_parallel(self) -> int:
+        """The degree of tensor parallelism: how many alike devices of a node run each stage together."""
+        return self.question.tensor_parallel
 
     @property
     def problems(self) -> Problems:
@@ -149,7 +146,7 @@ class ModelPlan(Frozen):
     def cost_basis(self) -> str:
         """``"modelled"``, ``"measured"`` or ``"mixed"``: whether the efficiency of no, each or some device was measured."""
         used = zip(self.machine.cluster.names, self.machine.computes, strict=True)
-        return basis(name in self.machine.efficiency for name, computes in used if computes and name in self.problem.devices)
+        return basis(name in self.machine.efficiency for name, computes in used if computes and name in self.question.used)
 
     @checked
     def next_memory_step(self, device: str) -> MemoryStep | None:
@@ -217,7 +214,7 @@ class ModelPlan(Frozen):
         return steps / 16
 
     def _fits(self, **changes: object) -> bool:
-        return self.question.replace(**changes).fits()
+        return any(self.question.replace(tensor_parallel=size, **changes).fits() for size in self.degrees)
 
     @checked
     def command(self, tool: str | None = None, *, model: str | None = None) -> Command:
@@ -254,9 +251,9 @@ class ModelPlan(Frozen):
 
         None if that is too little for a stage of another device, or a memory is unlimited.
         """
-        cluster, problem = self.machine.cluster, self.problem
+        problem = self.problem
         used = [stage.device for stage in self._placed().stages]
-        whole = [cluster.devices[cluster.index[problem.devices[k]]].memory_bytes for k in used]
+        whole = [self.question.device(self.question.sets[k][0]).memory_bytes for k in used]
         shares = [float(problem.memory_bytes[k]) / memory for k, memory in zip(used, whole, strict=True) if 0 < memory < math.inf]
         if len(shares) < len(used):
             return None
@@ -314,6 +311,7 @@ def plan(
     tool: str | None = None,
     costs: LanguageRoofline | None = None,
     order: Sequence[str] | None = None,
+    tensor_parallel: int | None = None,
     time_limit: float | None = None,
     on_progress: Callable[[PlanProgress], object] | None = None,
 ) -> ModelPlan:
@@ -336,6 +334,9 @@ def plan(
         The cost model. Default: ``LanguageRoofline()``.
     order : sequence of str, optional
         Names of the devices that may be used, in the order in which stages use them; some may be left out. Default: all, in any order.
+        With tensor parallelism those of a stage follow one another.
+    tensor_parallel : int, optional
+        How many alike devices of a node run each stage together, for a tool that has it. Default: the best of 1, 2, 4, ...
     time_limit : float, optional
         Seconds. Default: until the best is proven.
     on_progress : callable, optional
@@ -354,21 +355,73 @@ def plan(
         A device has no peak for the costs' dtype, or no memory bandwidth; the regime ``"fit"`` needs neither.
     UnsupportedFeature
         The model has no decoder and output is asked for, or the tool does not pipeline and the regime is throughput, or so many different
-        devices take a table that is too large.
+        devices take a table that is too large, or the tool, the model or the machine does not allow the tensor parallelism.
     """
     chosen = None if tool is None else tools.tool(tool)
     if regime is None:
         regime = "latency" if work.sequences == 1 or (chosen is not None and not chosen.execution.pipelines) else "throughput"
-    question = Question(card, machine, work, regime, costs or LanguageRoofline(), chosen, None if order is None else tuple(order))
-    return solved(question, deadline=Deadline.after(time_limit), on_progress=on_progress)
+    question = Question(
+        card, machine, work, regime, costs or LanguageRoofline(), chosen, None if order is None else tuple(order), tensor_parallel or 1
+    )
+    degrees = question.degrees() if tensor_parallel is None else [tensor_parallel]
+    return solved(question, degrees, deadline=Deadline.after(time_limit), on_progress=on_progress)
 
 
-def solved(question: Question, *, deadline: Deadline = NEVER, on_progress: Callable[[PlanProgress], object] | None = None) -> ModelPlan:
-    """Return the plan of a question, or the best found until a deadline or Ctrl-C."""
-    rows = _baselines(question)
+class _Part(NamedTuple):
+    """What is known of the placements with one degree of tensor parallelism."""
+
+    question: Question
+    best: Best
+    bound: float
+    stopped: Stop
+    missing_bytes: float
+
+
+def solved(
+    question: Question,
+    degrees: Sequence[int] = (),
+    *,
+    deadline: Deadline = NEVER,
+    on_progress: Callable[[PlanProgress], object] | None = None,
+) -> ModelPlan:
+    """Return the plan of a question, with the best of some degrees of tensor parallelism, or the best found until a deadline or Ctrl-C."""
+    questions = question.with_degrees(degrees)
+    rows, parts = baselines_of(questions), list[_Part]()
+    begin = deadline.clock() if len(questions) > 1 else 0.0
+
+    def tell(progress: PlanProgress) -> object:
+        """Tell the progress of all degrees by that of the one that is searched; those behind it have no bound yet."""
+        assert on_progress is not None
+        value = min([progress.value, *(part.best.value for part in parts)])
+        bound = 0.0 if len(parts) + 1 < len(questions) else min([progress.bound, *(part.bound for part in parts)])
+        return on_progress(PlanProgress(deadline.clock() - begin, value, bound, progress.source))
+
+    heard = on_progress if on_progress is None or len(questions) == 1 else tell
+    for one in questions:
+        own = [row for row in rows if row.tensor_parallel == one.tensor_parallel]
+        parts.append(_part(one, own, deadline, heard, parts[-1].stopped if parts else Stop.FINISHED))
+    best = min(parts, key=lambda part: part.best.value)
+    lacking = [part.missing_bytes for part in parts]
+    return answered(
+        best.question,
+        best.best,
+        degrees,
+        rows,
+        bound=min(part.bound for part in parts),
+        stopped=parts[-1].stopped,
+        missing_bytes=math.nan if any(map(math.isnan, lacking)) else min(lacking),
+    )
+
+
+def _part(
+    question: Question, rows: Sequence[Baseline], deadline: Deadline, on_progress: Callable[[PlanProgress], object] | None, stopped: Stop
+) -> _Part:
+    """Return the best placement with one degree of tensor parallelism; by simple rules alone if the search of those before was stopped."""
     simple = min((Best(row.value, row.placement) for row in rows), key=lambda best: best.value, default=Best(math.inf, None))
+    if stopped is not Stop.FINISHED:
+        return _Part(question, simple if simple.value < math.inf else Best(math.inf, None), 0.0, stopped, math.nan)
     incumbent = Incumbent(simple.value * (1 + CLOSE), deadline=deadline, on_progress=on_progress)
-    stopped, missing = Stop.FINISHED, math.nan
+    missing = math.nan
     try:
         question.find(question.problems, incumbent)
         if incumbent.placement is None:
@@ -381,16 +434,26 @@ def solved(question: Question, *, deadline: Deadline = NEVER, on_progress: Calla
     if simple.value < best.value * (1 - CLOSE):
         best = simple
     bound = best.value if stopped is Stop.FINISHED else min(best.value, incumbent.bound)
-    return answered(question, best, rows, bound=bound, stopped=stopped, missing_bytes=missing)
+    return _Part(question, best, bound, stopped, missing)
 
 
 def answered(
-    question: Question, best: Best, rows: tuple[Baseline, ...] | None = None, *, bound: float, stopped: Stop, missing_bytes: float
+    question: Question,
+    best: Best,
+    degrees: Sequence[int],
+    rows: tuple[Baseline, ...] | None = None,
+    *,
+    bound: float,
+    stopped: Stop,
+    missing_bytes: float,
 ) -> ModelPlan:
     """Return the plan of a question with its best placement, verified, and its baselines, by default computed."""
-    rows = _baselines(question) if rows is None else rows
+    rows = baselines_of(question.with_degrees(degrees)) if rows is None else rows
     if best.placement is not None:
-        violations = verify_placement(question.of(best.placement), best.placement, **question.stated(best.value))
+        violations = [
+            *verify_placement(question.of(best.placement), best.placement, **question.stated(best.value)),
+            *question.verified_sets(best.placement),
+        ]
         assert not violations, violations
     better = [row.name for row in rows if row.value < best.value * (1 - CLOSE)]
     assert not better, f"baselines are better than the plan of {best.value} s: {better}"
@@ -414,6 +477,7 @@ def answered(
         status=status,
         missing_bytes=0.0 if best.placement is not None else missing_bytes,
         baselines=rows,
+        degrees=tuple(degrees) or (question.tensor_parallel,),
     )
     return made
 
@@ -428,31 +492,3 @@ def _most(fits: Callable[[int], bool], limit: int) -> int:
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle) else (low, middle)
     return low
-
-
-def _baselines(question: Question) -> tuple[Baseline, ...]:
-    """Return the default of the tool, and what simple rules make of the first problem, with the devices that can run all blocks.
-
-    Rules that need a finite figure of each device are left out where one has none.
-    """
-    card, problem, tool = question.card, question.problems[0], question.tool
-    made: dict[str, Placement] = {}
-    host = question.host
-    if tool is not None:
-        names = question.names(tool.name)
-        memory = {device.name: device.memory_bytes for device in question.machine.cluster.devices}
-        with contextlib.suppress(UnsupportedFeature):  # it has none for this model, is no stages, or needs a finite memory
-            stated = tool.default(card, problem, names, free_bytes=[memory[name] for name in problem.devices])
-            made[f"{tool.name} default"] = stated if problem.offloading is None else tool.execution.as_run(stated, names)
-    able = [k for k in range(problem.n_devices) if k != host and np.isfinite(problem.seconds[1 : card.n_blocks + 1, k]).all()]
-    if able:
-        bandwidth = {device.name: device.memory_bandwidth for device in question.machine.cluster.devices}
-        widths = np.array([bandwidth[name] or math.inf for name in problem.devices])
-        made["even"] = baselines.even(card, problem, devices=able, host=host)
-        starts = question.starts
-        made["fill-first"] = unmerged(baselines.fill_first(problem.merged(starts), devices=able, host=host), starts, problem.n_items)
-        if np.isfinite(problem.memory_bytes[able]).all() and problem.memory_bytes[able].any():
-            made["by memory"] = baselines.by_memory(card, problem, devices=able, host=host)
-        if np.isfinite(widths[able]).all():
-            made["by bandwidth"] = baselines.by_bandwidth(card, problem, widths, devices=able, host=host)
-    return tuple(Baseline(name, placement, *question.judged(placement)) for name, placement in made.items())

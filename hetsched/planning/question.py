@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,22 +12,35 @@ from functools import cached_property
 import numpy as np
 
 from hetsched.arguments import shown
+from hetsched.arrays import FloatArray
 from hetsched.chain.card import ModelCard
 from hetsched.chain.evaluation import evaluate
 from hetsched.chain.machine import Machine
 from hetsched.chain.offloading import Offloading
-from hetsched.chain.placement import Placement
+from hetsched.chain.placement import Placement, keeps_to_nodes
 from hetsched.chain.problem import ChainProblem
 from hetsched.chain.workload import Workload
 from hetsched.costs.language import LanguageRoofline, held
 from hetsched.costs.offloading import experts_held, weights_copied
+from hetsched.costs.tensor_parallel import card_of_rank, device_sets, indivisible, messages_within, on_sets, set_name
 from hetsched.errors import InvalidArgument, UnsupportedFeature
 from hetsched.planning.dynamic_program import fewest_stages, find_latency, find_period, least_latency, least_missing
 from hetsched.planning.incumbent import Incumbent
 from hetsched.planning.sensitivity import CLOSE, Best, Problems
+from hetsched.planning.tables import Tables
 from hetsched.planning.tools import TOOLS, Tool
 from hetsched.planning.tools.protocol import Execution, Offloads, impossible_on
+from hetsched.problem.cluster import Device
 from hetsched.stopping import NEVER, Deadline
+from hetsched.verification.tensor_parallel import verify_tensor_parallel
+from hetsched.verification.verify import Violation
+
+MOST_STATES = 2**16
+"""The most numbers of used devices by node with which the order of ranks by node is a rule of the search."""
+
+
+SMALL = 16
+"""The most devices that can be searched in any case."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +56,8 @@ class Question:
     tool : Tool or None
     order : tuple of str or None
         The devices that may be used, in order; None for all in any order.
+    tensor_parallel : int
+        Alike devices of a node that run each stage together.
     deadline : Deadline
         When the search for an answer ends, with `OutOfTime`; not a part of the question.
     """
@@ -53,6 +69,7 @@ class Question:
     costs: LanguageRoofline
     tool: Tool | None = None
     order: tuple[str, ...] | None = None
+    tensor_parallel: int = 1
     deadline: Deadline = dataclasses.field(default=NEVER, compare=False)
 
     def __post_init__(self) -> None:
@@ -65,6 +82,81 @@ class Question:
             raise UnsupportedFeature(
                 f"{self.tool.name} is planned on one node, and the machine has {', '.join(self._nodes())}; name devices of one with order"
             )
+        if self.order is not None:
+            check_order(self.machine.cluster.names, self.order)
+        reason = self._undivided(self.tensor_parallel)
+        if reason:
+            raise UnsupportedFeature(reason)
+
+    def _undivided(self, size: int) -> str:
+        """Return why stages cannot be run by so many devices each, and what to do; empty if they can."""
+        multiple = self.execution.vocabulary_multiple
+        if size == 1:
+            return ""
+        if multiple is None:
+            able = ", ".join(name for name, tool in TOOLS.items() if tool.execution.vocabulary_multiple is not None)
+            return f"tensor_parallel is {size}; it is searched for tools that have it, name one: {able}"
+        if not self._sets(size):
+            where = "on a node" if self.order is None else "of a node, one behind the other, in the order"
+            return f"tensor_parallel is {size}, and there are no {size} alike devices {where}; give fewer"
+        return indivisible(self.card, size, multiple(size))
+
+    def with_degrees(self, degrees: Sequence[int]) -> list[Question]:
+        """Return the question with each of some degrees of tensor parallelism; that of its own if there are none."""
+        return [self if size == self.tensor_parallel else self.replace(tensor_parallel=size) for size in degrees] or [self]
+
+    def degrees(self) -> list[int]:
+        """Return by how many devices each stages may be run: those of 1, 2, 4, ... that the tool, the model and the machine allow.
+
+        Of several those are left out whose search would be too large, unless all are.
+        """
+        allowed = [1 << k for k in range(len(self.used).bit_length()) if not self._undivided(1 << k)]
+        if len(self.used) <= SMALL:
+            return allowed
+        return [size for size, own in zip(allowed, self.with_degrees(allowed), strict=True) if own._has_room()] or allowed
+
+    def _has_room(self) -> bool:
+        return len(self.sets) <= SMALL or all(Tables(problem.merged(self.starts)).has_room() for problem in self.problems)
+
+    def _sets(self, size: int) -> tuple[tuple[str, ...], ...]:
+        """Return the devices that run a stage together, for each set of them."""
+        if size == 1:
+            return tuple((name,) for name in self.used)
+        return device_sets(self.machine, self.used, size, in_order=self.order is not None)
+
+    def devices(self, size: int) -> tuple[str, ...]:
+        """Return the names of the devices, or of the sets of so many, that run stages."""
+        return tuple(map(set_name, self._sets(size)))
+
+    @cached_property
+    def sets(self) -> tuple[tuple[str, ...], ...]:
+        """The devices of the machine that each device of the problems consists of."""
+        return self._sets(self.tensor_parallel)
+
+    def device(self, name: str) -> Device:
+        """Return a device of the machine."""
+        return self.machine.cluster.devices[self.machine.cluster.index[name]]
+
+    def verified_sets(self, placement: Placement) -> list[Violation]:
+        """Return every violation of the rules of tensor parallelism by the sets of devices of a placement."""
+        own = [self.sets[stage.device] for stage in placement.stages]
+        return verify_tensor_parallel(self.card, self.machine, own, self.tensor_parallel)
+
+    def messages_within(self, placement: Placement) -> list[float]:
+        """Return the seconds of each stage that messages between its devices take."""
+        count = min(len(placement), len(self.problems)) if self.regime == "throughput" else 1
+        seconds = self._messages(count) * (count / self.work.sequences if self.regime == "throughput" else 1)
+        return [float(seconds[first:end, k].sum()) for k, first, end in placement.stages]
+
+    def _messages(self, count: int) -> FloatArray:
+        if self.tensor_parallel == 1 or self.regime == "fit":
+            return np.zeros((self.card.n_items, len(self.sets)))
+        return messages_within(self.card, self.machine, self._work(), self.sets, in_progress=count)
+
+    def _work(self) -> Workload:
+        """Return the workload as the tool computes it."""
+        work = dataclasses.replace(self.work, activation_bytes=self.execution.activation_bytes or self.work.activation_bytes)
+        return work if self.execution.chunks else dataclasses.replace(work, chunk=work.prompt * work.sequences)
 
     def replace(self, **changes: object) -> Question:
         """Return the question with other attributes."""
@@ -86,34 +178,55 @@ class Question:
 
     def _most(self) -> int:
         """Return the most microbatches that are in progress."""
-        return 1 if self.regime != "throughput" else min(len(self.used), self.card.n_items, self.work.sequences)
+        return 1 if self.regime != "throughput" else min(len(self.sets), self.card.n_items, self.work.sequences)
 
     def _problem(self, count: int, *, overlap: bool = False, times: bool = True) -> ChainProblem:
         """Return the problem of `count` microbatches in progress; for the throughput with times per sequence, or without times."""
         machine = self.machine if self.tool is None else self._within_budgets(self.tool)
-        work = dataclasses.replace(self.work, activation_bytes=self.execution.activation_bytes or self.work.activation_bytes)
-        if not self.execution.chunks:
-            work = dataclasses.replace(work, chunk=work.prompt * work.sequences)
+        work, card, size = self._work(), self.card, self.tensor_parallel
+        if size > 1 and self.execution.vocabulary_multiple is not None:
+            card = card_of_rank(card, size, self.execution.vocabulary_multiple(size))
         if self.regime == "fit" or not times:
-            problem = held(self.card, machine, work, in_progress=count)
+            problem = held(card, machine, work, in_progress=count)
         else:
             sent = self.execution.tensors_sent
-            problem = self.costs.chain(self.card, machine, work, in_progress=count, tensors_sent=sent, overlap=overlap)
+            problem = self.costs.chain(card, machine, work, in_progress=count, tensors_sent=sent, overlap=overlap)
+        if size > 1:
+            problem = on_sets(problem, self.sets, self._messages(count) if times else np.zeros((card.n_items, 1)))
         if self.regime == "throughput" and times:
             problem = problem.scaled(count / work.sequences).replace(most_in_progress=work.sequences)
         if self.execution.cache_tokens is not None:
             items = self.card.items
             tokens = self.execution.cache_tokens(items.window, work)
             problem = problem.replace(cache_bytes=tokens * items.cache_numbers * work.cache_bytes)
-        if self.used != problem.devices:
-            problem = selected(problem, self.used)
+        devices = self.devices(size)
+        if devices != problem.devices:
+            problem = selected(problem, devices)
         if self.tool is not None:
             whole, problem = problem, self.tool.restricted(self.card, problem, self.names(self.tool.name))
             offloading = None if overlap else self._offloading(self.tool, machine, work, times and self.regime != "fit")
             if offloading is not None:
                 closed = offloading.closed(whole.shared_bytes) if self.tool.closes(self.card) else offloading
                 problem = _searchable(problem, problem.replace(offloading=closed))
+        ranks = self._ranks(problem)
+        if ranks is not None:
+            problem = problem.replace(nodes=ranks)
         return problem if self.order is None else forward(problem)
+
+    def _ranks(self, problem: ChainProblem) -> list[int] | None:
+        """Return the node of each device where the tool has the ranks of a node one after the other; None where that makes no difference.
+
+        None too where there are so many nodes that the search would be too large: then a placement may be one that cannot be stated.
+        """
+        names, sizes = self._nodes(), Counter[str]()
+        if not self.execution.ranks_by_node or len(names) == 1:
+            return None
+        hosts = [self.device(own[0]).node or own[0] for own in self.sets]
+        able = np.isfinite(problem.seconds).all(axis=0).tolist()
+        sizes.update(host for host, own in zip(hosts, able, strict=True) if own)
+        if max(sizes.values(), default=1) == 1 or math.prod(size + 1 for size in sizes.values()) > MOST_STATES:
+            return None
+        return [names.index(host) for host in hosts]
 
     def _offloading(self, tool: Tool, machine: Machine, work: Workload, times: bool) -> Offloading | None:
         """Return which weights the tool may leave on other devices; None if it leaves none there."""
@@ -146,7 +259,7 @@ class Question:
     def _within_budgets(self, tool: Tool) -> Machine:
         """Return the machine that leaves free what the tool does, where the user does not say how much."""
         machine = self.machine
-        names = dict(zip(self.used, self.names(tool.name), strict=True))
+        names = dict(zip(self.used, self._names(tool.name), strict=True))
         reserved = {
             device.name: device.memory_bytes - tool.execution.budget(names[device.name], device.memory_bytes)
             for device in machine.cluster.devices
@@ -155,7 +268,11 @@ class Question:
         return machine.reserving({**reserved, **machine.reserved_bytes})
 
     def names(self, tool: str) -> tuple[str | int, ...]:
-        """Return what a tool calls the devices of the problems; those of one node are named without it."""
+        """Return what a tool calls the devices of the problems, or those of each set; those of one node are named without it."""
+        names = dict(zip(self.used, self._names(tool), strict=True))
+        return tuple(names[own[0]] if len(own) == 1 else ",".join(str(names[name]) for name in own) for own in self.sets)
+
+    def _names(self, tool: str) -> tuple[str | int, ...]:
         names = dict(zip(self.machine.cluster.names, self.machine.names_in(tool), strict=True))
         used, nodes = self.used, self._nodes()
         told = [names[name] for name in used]
@@ -268,7 +385,8 @@ class Question:
 
     def _judged(self, problems: Problems, placement: Placement) -> tuple[float, float]:
         missing = evaluate(self._one(problems, placement), placement).all_missing_bytes
-        return missing, math.inf if missing else self.value(problems, placement)
+        valid = not missing and keeps_to_nodes(problems[0], placement)
+        return missing, self.value(problems, placement) if valid else math.inf
 
     def value(self, problems: Problems, placement: Placement) -> float:
         """Return the value of a placement that fits, in problems as those of the question."""
@@ -298,9 +416,7 @@ def selected(problem: ChainProblem, order: Sequence[str]) -> ChainProblem:
     InvalidArgument
         A device is named twice, or the problem does not have it.
     """
-    strange = [name for k, name in enumerate(order) if name not in problem.devices or name in order[:k]]
-    if strange or not order:
-        raise InvalidArgument(f"order is {shown(list(order))}; name devices of {', '.join(problem.devices)}, each at most once")
+    check_order(problem.devices, order)
     own = [problem.devices.index(name) for name in order]
     return problem.replace(
         devices=order,
@@ -311,7 +427,15 @@ def selected(problem: ChainProblem, order: Sequence[str]) -> ChainProblem:
         stage_seconds=problem.stage_seconds[own],
         hops=problem.hops[np.ix_(own, own)],
         closing=problem.closing[np.ix_(own, own)],
+        nodes=None if problem.nodes is None else problem.nodes[own],
     )
+
+
+def check_order(devices: Sequence[str], order: Sequence[str]) -> None:
+    """Raise `InvalidArgument` unless an order names some of the devices, each once."""
+    strange = [name for k, name in enumerate(order) if name not in devices or name in order[:k]]
+    if strange or not order:
+        raise InvalidArgument(f"order is {shown(list(order))}; name devices of {', '.join(devices)}, each at most once")
 
 
 def forward(problem: ChainProblem) -> ChainProblem:

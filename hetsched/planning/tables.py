@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from hetsched.arrays import BoolArray, FloatArray, IntArray
 from hetsched.chain.placement import Placement
 from hetsched.chain.problem import ChainProblem
 from hetsched.errors import UnsupportedFeature
-from hetsched.planning.paths import Stages
+from hetsched.planning.paths import Links, Stages
 from hetsched.planning.used_devices import UsedDevices, used_devices
 
 MOST_NUMBERS = 2**27
@@ -40,11 +40,33 @@ class Tables:
                 "links"
             )
 
+    def has_room(self) -> bool:
+        """Return whether the table of the states, with the classes of last devices that the problem has, is not too large."""
+        n_classes = len(Links.of(self.between(self.problem.hops), self.between(self.problem.closing), self.pairs).hop)
+        return self.n_states * n_classes * (self.problem.n_items + 1) <= MOST_NUMBERS
+
     @functools.cached_property
     def states(self) -> UsedDevices:
         """The states of the devices, after a check that they are not too many."""
         self.check_size(1)
         return used_devices(tuple(self.size.tolist()))
+
+    def by_node(self, counts: Sequence[int]) -> Iterator[tuple[Sequence[int], list[BoolArray]]]:
+        """Yield numbers of stages, and the states of each level with which nodes are used as `ChainProblem.nodes` says.
+
+        That is for each number of stages on a node: of at most one node fewer devices are used than that, and of none more, so that the
+        next stage is on that node, if there is one.
+        """
+        states, nodes = self.states, self.problem.nodes
+        if nodes is None:
+            yield counts, [np.ones(count, np.bool_) for count in states.counts]
+            return
+        own = nodes[self.first]
+        digits = states.numbers[:, None] // states.stride % (states.size + 1)
+        used = np.stack([digits[:, own == node].sum(axis=1) for node in np.unique(own)], axis=1)
+        for each in range(1, int(np.bincount(nodes).max()) + 1):
+            kept = (used <= each).all(axis=1) & (((used > 0) & (used < each)).sum(axis=1) <= 1)
+            yield [count for count in counts if count % each == 0], np.split(kept, np.cumsum(states.counts)[:-1])
 
     def before(self, times: FloatArray) -> FloatArray:
         """Return the seconds of the items before each end [group, n + 1] by those of an item [n, m], without impossible ones."""

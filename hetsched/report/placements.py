@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 
 from hetsched.chain.placement import ChainStage, Placement
+from hetsched.costs.tensor_parallel import SOURCE
 from hetsched.errors import UnsupportedFeature
 from hetsched.planning.explanation import MORE, DeviceLimit, Explanation
-from hetsched.planning.planner import OFF_BY, Baseline, ModelPlan, stage_rows
+from hetsched.planning.planner import OFF_BY, ModelPlan, stage_rows
 from hetsched.planning.sensitivity import CLOSE, Best
+from hetsched.planning.simple_rules import Baseline
 from hetsched.planning.tools import Command
 from hetsched.problem.graph import plural
 from hetsched.report.units import percent, seconds, size
@@ -51,6 +53,7 @@ def plan_facts(plan: ModelPlan, explanation: Explanation | None = None) -> dict[
         "status": str(plan.status),
         "regime": plan.regime,
         "tool": plan.tool,
+        "tensor_parallel": plan.tensor_parallel,
         "seconds": plan.value,
         "bound": plan.bound,
         "gap": plan.gap,
@@ -149,8 +152,8 @@ def asked(plan: ModelPlan) -> Iterator[Row]:
     )
     problem, kinds = plan.problem, {device.name: device.kind for device in machine.cluster.devices}
     devices = [
-        f"{name}{f' {kinds[name]}' if kinds[name] not in ('', name) else ''} {size(memory)}"
-        for name, memory in zip(problem.devices, problem.memory_bytes.tolist(), strict=True)
+        f"{name}{f' {kinds[own[0]]}' if kinds[own[0]] not in ('', name) else ''} {size(memory)}{_each(plan)}"
+        for name, own, memory in zip(problem.devices, plan.question.sets, problem.memory_bytes.tolist(), strict=True)
     ]
     yield "machine", f"usable memory: {', '.join(devices)}"
     if plan.regime != "fit":
@@ -162,9 +165,13 @@ def asked(plan: ModelPlan) -> Iterator[Row]:
         yield "note", plan.question.execution.note
 
 
+def _each(plan: ModelPlan) -> str:
+    return " each" if plan.tensor_parallel > 1 else ""
+
+
 def _costs(plan: ModelPlan) -> str:
     own, costs = plan.machine.efficiency, plan.costs
-    known = ", ".join(f"{name} {own[name].compute:.3g} and {own[name].memory:.3g}" for name in plan.problem.devices if name in own)
+    known = ", ".join(f"{name} {own[name].compute:.3g} and {own[name].memory:.3g}" for name in plan.question.used if name in own)
     assumed = f"{costs.compute:g} of the peak and {costs.memory:g} of the memory bandwidth"
     if plan.cost_basis == "modelled":
         return f"modelled from data sheets, reaching {assumed}, which are guesses; run llama-bench and give --measured to make it yours"
@@ -211,9 +218,10 @@ def command(plan: ModelPlan, model: str | None = None) -> tuple[Command | None, 
         return None, str(error)
 
 
-def described(plan: ModelPlan, placement: Placement) -> str:
-    """Return a placement in a line."""
-    return "; ".join(f"{_device(plan, stage)} {stage_items(plan, placement, stage)}" for stage in placement.stages)
+def described(plan: ModelPlan, placement: Placement, size: int | None = None) -> str:
+    """Return a placement in a line; its devices are sets of a size, by default those of the plan."""
+    names = plan.question.devices(size or plan.tensor_parallel)
+    return "; ".join(f"{names[stage.device]} {stage_items(plan, placement, stage)}" for stage in placement.stages)
 
 
 def _placed(plan: ModelPlan) -> Iterator[Row]:
@@ -225,10 +233,14 @@ def _placed(plan: ModelPlan) -> Iterator[Row]:
         free = float(memory[stage.device])
         warning = f", less than {percent(TIGHT)} left" if tight(held, free) else ""
         times = "" if plan.regime == "fit" else f", {seconds(taken)}"
-        text = f"{_device(plan, stage)}: {stage_items(plan, plan.placement, stage)}; {size(held)} of {size(free)}{warning}{times}"
+        room = f"{size(held)} of {size(free)}{_each(plan)}"
+        text = f"{_device(plan, stage)}: {stage_items(plan, plan.placement, stage)}; {room}{warning}{times}"
         yield "placement" if not k else "", text
     for k in set(np.flatnonzero(found.held_bytes).tolist()) - {stage.device for stage in plan.placement.stages}:
         yield "", f"{plan.problem.devices[k]}: holds {size(found.held_bytes[k])} of {size(memory[k])}"
+    if plan.tensor_parallel > 1 and plan.regime != "fit":
+        shares = [part / whole for part, whole in zip(plan.question.messages_within(plan.placement), found.stage_seconds, strict=True)]
+        yield "", f"up to {percent(max(shares))} of a stage are messages between its devices, modelled: {SOURCE}"
 
 
 def tight(held: float, free: float) -> bool:
@@ -255,6 +267,9 @@ def rates(plan: ModelPlan) -> Iterator[Row]:
 def proof(plan: ModelPlan) -> str:
     """Return among which placements the plan is the best, or what is known of them."""
     order = "in the given order of devices" if plan.question.order is not None else "in any order of devices"
+    if plan.degrees != (1,):
+        sizes = ", ".join(map(str, plan.degrees[:-1])) + " or " * (len(plan.degrees) > 1) + str(plan.degrees[-1])
+        order = f"each on {sizes} alike devices of a node with the fastest links, as many for all, {order}"
     without = plan.question.not_searched
     unsearched = f"; not searched: {without}" if without else ""
     offloads = plan.question.offloads
@@ -298,14 +313,16 @@ def limits(plan: ModelPlan, explanation: Explanation) -> Iterator[str]:
 
 def _changes(plan: ModelPlan, placement: Placement, explanation: Explanation) -> Iterator[str]:
     """Yield what would change a plan."""
+    if len(plan.degrees) > 1:
+        yield f"what follows keeps tensor parallelism {plan.tensor_parallel}"
     enough = [limit.device for limit in explanation.devices if math.isinf(limit.step_bytes)]
     if enough and "the next step of memory" not in explanation.left_out:
         yield f"more memory changes nothing on {', '.join(enough)}"
     for limit in explanation.devices:
         if math.isfinite(limit.step_bytes):
-            yield f"memory of {limit.device}: with {size(limit.step_bytes)} more {_change(plan, limit.step)}"
+            yield f"memory of {limit.device}: with {size(limit.step_bytes)} more{_each(plan)} {_change(plan, limit.step)}"
         if limit.with_more.value < plan.value * (1 - CLOSE) and limit.with_more.value != limit.step.value:
-            yield f"memory of {limit.device}: with {size(MORE)} more {_change(plan, limit.with_more)}"
+            yield f"memory of {limit.device}: with {size(MORE)} more{_each(plan)} {_change(plan, limit.with_more)}"
         least, most = limit.factors
         if least > 1 / 16 or most < 16:
             at_least, at_most = (f"at least {least:.3g}" if least > 1 / 16 else ""), (f"at most {most:.3g}" if most < 16 else "")

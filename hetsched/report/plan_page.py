@@ -54,7 +54,8 @@ def plan_html(plan: ModelPlan, explanation: Explanation | None = None, *, model:
     require("html")
     from markupsafe import Markup
 
-    least = min(plan.baselines, key=lambda row: row.missing_bytes, default=None) if plan.placement is None else None
+    alike = [row for row in plan.baselines if row.tensor_parallel == plan.tensor_parallel]
+    least = min(alike, key=lambda row: row.missing_bytes, default=None) if plan.placement is None else None
     times = _times(plan) if plan.placement is not None and plan.regime != "fit" else []
     devices = list(_devices(plan, plan.placement if least is None else least.placement, times))
     made, refusal = command(plan, model)
@@ -71,7 +72,7 @@ def plan_html(plan: ModelPlan, explanation: Explanation | None = None, *, model:
         memory=memory_figure([row.bar for row in devices], [row.memory for row in devices]),
         parts=list(times[0].parts) if times else [],
         time=time_figure(times, plan.value if plan.regime == "throughput" else None) if times else None,
-        baselines=[(row.name, judgement(plan, row), described(plan, row.placement)) for row in plan.baselines],
+        baselines=[(row.name, judgement(plan, row), described(plan, row.placement, row.tensor_parallel)) for row in plan.baselines],
         chosen=described(plan, plan.placement) if plan.placement is not None else "",
         limits=None if explanation is None else list(limits(plan, explanation)),
         contexts=rate_figure(contexts, plan.work.tokens) if contexts else None,
@@ -117,12 +118,12 @@ class _Device(NamedTuple):
 
 def _devices(plan: ModelPlan, placement: Placement | None, times: Sequence[Bar]) -> Iterator[_Device]:
     """Yield the devices that may be used, with their stage of a placement, which may not fit, and the times of the stages."""
-    problem, cluster = plan.question.of(placement), plan.machine.cluster
+    problem, question = plan.question.of(placement), plan.question
     stages = {} if placement is None else {stage.device: stage for stage in placement.stages}
     seconds = dict(zip(stages, (bar.parts for bar in times), strict=False))
     others = [0.0] * problem.n_devices if placement is None else held_bytes(problem, placement).tolist()
     for k, (name, usable) in enumerate(zip(problem.devices, problem.memory_bytes.tolist(), strict=True)):
-        device, stage = cluster.devices[cluster.index[name]], stages.get(k)
+        device, stage = question.device(question.sets[k][0]), stages.get(k)
         own, items = StageParts(0.0, 0.0, 0.0), "weights of other stages" if others[k] else ""
         if stage is not None and placement is not None:
             own, items = stage_parts(problem, stage, placement.offloaded_in(stage)), stage_items(plan, placement, stage)
@@ -162,5 +163,5 @@ def _seconds(values: ChainValues, joined: Callable[[list[float]], float]) -> lis
 def _efficiency(plan: ModelPlan) -> Iterator[tuple[str, Efficiency, str]]:
     """Yield the shares of its data sheet that each device reaches, and where they are from."""
     known, assumed = plan.machine.efficiency, Efficiency(plan.costs.compute, plan.costs.memory)
-    for name in plan.problem.devices:
+    for name in plan.question.used:
         yield name, known.get(name, assumed), "measured" if name in known else "assumed: a guess"

@@ -8,6 +8,7 @@ from typing import Any
 from hetsched.chain.card import ModelCard
 from hetsched.chain.workload import Workload
 from hetsched.planning.serving import ServingPlan
+from hetsched.problem.graph import plural
 from hetsched.report.placements import block_range
 from hetsched.report.units import percent, size
 
@@ -26,7 +27,8 @@ def serving_rows(card: ModelCard, work: Workload, basis: str, plan: ServingPlan)
     types = zip(plan.problem.types, plan.problem.counts.tolist(), plan.problem.throughput, strict=True)
     rates = [f"{count} x {name}, each up to {table.max():.4g}" for name, count, table in types]
     yield "devices", f"{'; '.join(rates)} {UNIT} with as many blocks as suit it"
-    yield "asked", f"prompt {work.prompt}, output {work.output}, context {work.tokens}, at most {work.sequences} sequences a device"
+    most = plural(work.sequences, "sequence")
+    yield "asked", f"prompt {work.prompt}, output {work.output}, context {work.tokens}, at most {most} a device"
     for k, row in enumerate(plan.intervals):
         blocks = block_range(row["first"], row["end"] - 1)
         yield "placement" if not k else "", f"{row['devices']} x {row['type']}: {blocks}, {row['tokens_per_second']:.4g} {UNIT}"

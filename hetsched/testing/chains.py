@@ -234,6 +234,8 @@ def best_placements(problem: ChainProblem, *, limit: int = 100_000) -> BestPlace
     latencies = dict.fromkeys(counts, nothing)
     period = missing = nothing
     for rows in _placements(n, m):
+        if not _by_node(problem, rows):
+            continue
         for moved in _offloads(problem, rows):
             loads = _loads(problem, rows, moved)
             latency = sum(loads) - _hidden(problem, rows)
@@ -272,6 +274,17 @@ def _placements(n: int, m: int) -> Iterator[list[Row]]:
         for cuts in itertools.combinations(range(1, n), count - 1):
             for devices in itertools.permutations(range(m), count):
                 yield list(_rows([0, *cuts, n], devices))
+
+
+def _by_node(problem: ChainProblem, rows: list[Row]) -> bool:
+    """Return whether the stages of each node that has some are as many, and follow one another."""
+    if problem.nodes is None:
+        return True
+    order = [int(problem.nodes[k]) for k, _, _ in rows]
+    each = order.count(order[0])
+    return len(order) % each == 0 and all(
+        len(set(order[s : s + each])) == 1 and order.count(order[s]) == each for s in range(0, len(order), each)
+    )
 
 
 def _rows(ends: list[int], devices: list[int] | tuple[int, ...]) -> Iterator[Row]:

@@ -20,6 +20,7 @@ PLACEMENT_RULES = {
     "device": "a stage is on a device of the problem (amount: 1)",
     "one-stage": "a device has at most one stage (amount: stages too many)",
     "item-time": "a stage and its items take a finite time on its device (amount: items, or 1 for the stage)",
+    "nodes": "stages on a node follow one another, as many on each that has any, if that is a rule (amount: runs or numbers too many)",
     "hop": "from a stage to the next, and from the last of several back to the first, takes a finite time (amount: 1)",
     "offload": "an item is offloaded at most once, from a stage to another device, if it may be, in finite time (amount: 1)",
     "kept": "a stage with offloaded items keeps some of its weights (amount: 1)",
@@ -59,6 +60,7 @@ def verify_placement(
         *_empty(placement),
         *_devices(problem, placement),
         *_item_times(problem, placement),
+        *_nodes(problem, placement),
         *_hops(problem, placement),
         *_offloads(problem, placement),
         *_kept(problem, placement),
@@ -162,6 +164,24 @@ def _hops(problem: ChainProblem, placement: Placement) -> Iterator[Violation]:
             names = problem.devices[a], problem.devices[b]
             back = "the last stage back to the first" if closing else f"stage {s} to stage {t}"
             yield Violation("hop", f"from {back}, {names[0]!r} to {names[1]!r}, is impossible: inf seconds", 1.0, devices=names)
+
+
+def _nodes(problem: ChainProblem, placement: Placement) -> Iterator[Violation]:
+    if problem.nodes is None or not all(_known(problem, stage) for stage in placement.stages):
+        return
+    counts: dict[int, int] = {}
+    runs, last = 0, -1
+    for stage in placement.stages:
+        node = int(problem.nodes[stage.device])
+        counts[node] = counts.get(node, 0) + 1
+        runs, last = runs + (node != last), node
+    if runs > len(counts):
+        yield Violation("nodes", "stages on other nodes are between those on one", float(runs - len(counts)))
+    if len(set(counts.values())) > 1:
+        numbers = ", ".join(map(str, counts.values()))
+        yield Violation(
+            "nodes", f"there are {numbers} stages on the nodes, which must be as many on each", float(len(set(counts.values())) - 1)
+        )
 
 
 def _stages_of(placement: Placement, item: int) -> list[ChainStage]:

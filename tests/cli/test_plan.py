@@ -52,6 +52,16 @@ def test_each_tool_has_a_plan_of_its_own(run: Any, here: Any) -> None:
     assert "command   none: " in run("plan", "model", *WORK, "--for", "torch-pipeline").stdout
 
 
+def test_tensor_parallelism_is_searched_or_set(run: Any, here: Any) -> None:
+    machine((6e5,) * 4, (1.0,) * 4).write("four.json")
+    words = ("plan", "model", "--machine", "four.json", "--prompt", 20, "--output", 5, "--for", "vllm", "--no-limits")
+    four, one = (json.loads(run(*words, *more, "--json").stdout) for more in ((), ("--tensor-parallel", 1)))
+    assert (four["tensor_parallel"], one["tensor_parallel"]) == (4, 1)
+    assert four["seconds"] < one["seconds"]
+    assert " --tensor-parallel-size 4 " in four["command"]["text"]
+    assert "placement g0+g1+g2+g3: embed, blocks 0-5, head; " in run(*words).stdout
+
+
 def test_what_does_not_fit_says_what_would(run: Any, here: Any) -> None:
     machine((5e4, 5e4), (1.0, 1.0)).write("small.json")
     shown = run("plan", "model", "--machine", "small.json")
@@ -120,6 +130,10 @@ def test_the_rule_of_a_tool(run: Any, tool: str) -> None:
         (("model", *WORK, "--reserve", "g0=2XB"), "--reserve g0 is '2XB'; give an amount such as 24GB or 22.5GiB"),
         (("model", *WORK, "--reserve", "x=2GB"), "reserved_bytes names 'x', which is not in the cluster"),
         (("model", *WORK, "--order", "g0,x"), "order is ['g0', 'x']; name devices of g0, g1, cpu"),
+        (("model", *WORK, "--order", ""), "--order is ''; give names of devices with commas between them: gpu1,gpu0"),
+        (("model", *WORK, "--measured", "g0:x.json"), "there is no file of rates 'x.json'; name one, or give rates, as gpu0:"),
+        (("model", *WORK, "--tensor-parallel", "x"), "--tensor-parallel is 'x'; give a number of GPUs from 1, or auto"),
+        (("model", *WORK, "--tensor-parallel", 2), "tensor_parallel is 2; it is searched for tools that have it, name one: megatron"),
         (("model", *WORK, "--context", 3), "context is 3, but a request has 20 tokens and asks for 5; give at least 25"),
         (("model", *WORK, "--for", "vllm,torch", "-o", "p.json"), "--for names vllm, torch, and --save takes one plan; name one tool"),
         (("model", "--machine", "model/config.json"), "missing required field `format`"),

@@ -15,7 +15,7 @@ from hetsched.chain.evaluation import evaluate
 from hetsched.chain.placement import Placement
 from hetsched.chain.problem import ChainProblem
 from hetsched.planning import dynamic_program, paths
-from hetsched.planning.dynamic_program import LeastLatencies, fewest_stages, least_latency, least_missing, least_period
+from hetsched.planning.dynamic_program import LeastLatencies, fewest_stages, find_latency, least_latency, least_missing, least_period
 from hetsched.planning.incumbent import Incumbent
 from hetsched.planning.paths import Windows
 from hetsched.planning.sensitivity import with_factor
@@ -48,6 +48,32 @@ def test_the_least_period_is_that_of_the_enumeration(problem):
     assert (found.placement is None) == (wanted.placement is None)
     if found.placement is not None:
         assert verify_placement(problem, found.placement, period=found.period) == []
+
+
+@examples(15)
+@given(chain_problems(n_devices=st.integers(2, 4), n_items=st.integers(2, 5)), st.data())
+def test_nodes_are_a_rule_of_all_searches(problem, data):
+    problem = problem.replace(nodes=data.draw(st.lists(st.integers(0, 1), min_size=problem.n_devices, max_size=problem.n_devices)))
+    found, wanted, period = least_latency(problem), best_placements(problem), least_period(problem)
+    assert found.latency.min() == wanted.latency.value
+    assert [*found.latency[: len(wanted.latency_by_stages)]] == [best.value for best in wanted.latency_by_stages]
+    assert period.period == wanted.period.value
+    assert least_missing(problem) == wanted.missing_bytes.value
+    by_stages = [count for count, value in enumerate(found.latency, 1) if value < math.inf]
+    assert fewest_stages(problem) == min(by_stages, default=None)
+    incumbent = Incumbent()
+    find_latency([problem], incumbent)
+    assert incumbent.value == wanted.latency.value
+    for placement in (found.best, period.placement):
+        assert placement is None or verify_placement(problem, placement) == []
+
+
+def test_the_verifier_finds_stages_that_do_not_keep_to_nodes():
+    problem = ChainProblem("abc", "xyz", np.ones((3, 3)), nodes=[0, 1, 0])
+    assert [row.rule for row in verify_placement(problem, Placement([(0, 0, 1), (1, 1, 2), (2, 2, 3)]))] == ["nodes", "nodes"]
+    assert verify_placement(problem, Placement([(2, 0, 1), (0, 1, 3)])) == []
+    with pytest.raises(hs.InvalidProblem, match=r"nodes is \[0, -1, 0\]; the numbers of nodes are at least 0"):
+        problem.replace(nodes=[0, -1, 0])
 
 
 @examples(200)

@@ -282,8 +282,10 @@ def test_one_node_of_several_needs_no_other():
     assert plan.refusal == ""
     assert plan.command().text.startswith("# on n0\nCUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=0 ")
     split = hs.plan(card(12), where, hs.Workload(5, 3), tool="vllm", order=["g0", "g2", "g3"])
-    if len(split.placement) == 3:
-        assert "has the ranks of a node one after the other, and as many on each" in split.refusal
+    assert (split.refusal, len(split.placement)) == ("", 2)
+    three = hs.Placement([(0, 0, 5), (1, 5, 10), (2, 10, 14)])
+    refused = tools.tool("vllm").refusal(card(12), three, ["n0:0", "n0:1", "n1:0"])
+    assert "has the ranks of a node one after the other, and as many on each" in refused
     with pytest.raises(hs.UnsupportedFeature, match="llama.cpp is planned on one node, and the machine has n0, n1; name devices of one"):
         hs.plan(card(6), where, hs.Workload(5, 3), tool="llama.cpp")
     assert hs.plan(card(6), where, hs.Workload(5, 3), tool="llama.cpp", order=["g0", "g1"]).question.names("llama.cpp") == (

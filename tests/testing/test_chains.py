@@ -166,7 +166,7 @@ def test_sums_are_exact(problem):
 
 def test_placements_break_each_rule_that_they_can_and_none():
     problem = ChainProblem(
-        ["a", "b", "c"], ["x", "y"], [[1, 1]] * 3, weight_bytes=[1, 1, 1], memory_bytes=[2, 2], hops=[[0, math.inf], [1, 0]]
+        ["a", "b", "c"], ["x", "y"], [[1, 1]] * 3, weight_bytes=[1, 1, 1], memory_bytes=[2, 2], hops=[[0, math.inf], [1, 0]], nodes=[0, 1]
     )
     missing = {*PLACEMENT_RULES, "none"} - {"latency", "period", "item-time", "offload", "kept"}
 

@@ -328,6 +328,7 @@ def test_every_rule_has_a_case_here():
         *verify_placement(ChainProblem(["a"], ["x"], [[math.inf]]), Placement([(0, 0, 1)])),
         *verify_placement(offloading(), Placement([(0, 0, 2)], [(0, 1), (1, 0)])),
         *verify_placement(offloading(), Placement([(0, 0, 2)], [(0, 1), (1, 1)])),
+        *verify_placement(chain().replace(nodes=[0, 1, 0]), Placement([(0, 0, 1), (1, 1, 2), (2, 2, 4)])),
     ]
     assert rules(many) == set(PLACEMENT_RULES)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -84,6 +84,14 @@ def plan(
         str | None,
         typer.Option(help="Devices that may be used, in this order: gpu1,gpu0. Default: any.", metavar="NAMES", rich_help_panel=_RULES),
     ] = None,
+    tensor_parallel: Annotated[
+        str,
+        typer.Option(
+            help="How many alike GPUs of a node run each stage together, for a tool that has it: a number, or auto for the best.",
+            metavar="NUMBER",
+            rich_help_panel=_RULES,
+        ),
+    ] = "auto",
     reserve: Reserve = None,
     measured: Measured = None,
     limits: Annotated[
@@ -114,7 +122,7 @@ def plan(
 ) -> None:
     """Place a language model on unequal devices, and prove the placement best.
 
-    Prints which layers go where, how fast that is, how the tool's default and simple rules would do at the same costs, what limits it,
+    Prints which blocks go where, how fast that is, how the tool's default and simple rules would do at the same costs, what limits it,
     and the tool's own command, which is read back before it is printed. The times are modelled from data sheets unless the machine says
     what was measured. After the time limit, Ctrl-C or SIGTERM the best placement found so far is printed, with what is proven of it.
     Exit code 1 if no placement fits, or none was found.
@@ -156,14 +164,19 @@ def plan(
             warn(note, "note")
     if kv_dtype not in NUMBER_BYTES:
         raise InvalidArgument(f"--kv-dtype is {kv_dtype!r}; choose from {', '.join(NUMBER_BYTES)}")
+    if tensor_parallel != "auto" and not (tensor_parallel.isdecimal() and int(tensor_parallel)):
+        raise InvalidArgument(f"--tensor-parallel is {tensor_parallel!r}; give a number of GPUs from 1, or auto")
+    together = None if tensor_parallel == "auto" else int(tensor_parallel)
     work = Workload(prompt, output, context, sequences, chunk, cache_bytes=NUMBER_BYTES[kv_dtype])
     if regime == "serving":
-        refused = {"--for": tool, "--order": order, "--save": save, "--report": report}
-        given = [name for name, value in refused.items() if value is not None]
-        if given:
-            raise InvalidArgument(f"{given[0]} is not for the regime serving, whose devices hold blocks several times; leave it out")
+        refused = {"--for": tool, "--order": order, "--tensor-parallel": together, "--save": save, "--report": report}
+        wrong = [name for name, value in refused.items() if value is not None]
+        if wrong:
+            raise InvalidArgument(f"{wrong[0]} is not for the regime serving, whose devices hold blocks several times; leave it out")
         raise typer.Exit(_serve(card, own, work, LanguageRoofline(dtype), SERVING if time_limit is None else time_limit, json))
     costs, devices = LanguageRoofline(dtype), None if order is None else [name.strip() for name in order.split(",")]
+    if devices is not None and "" in devices:
+        raise InvalidArgument(f"--order is {order!r}; give names of devices with commas between them: gpu1,gpu0")
     deadline = Deadline.after(time_limit)
     with Working("planning") as working:
 
@@ -174,9 +187,8 @@ def plan(
         plans = []
         for name in names:
             limit = deadline.limit
-            plans.append(
-                best_plan(card, own, work, regime=regime, tool=name, costs=costs, order=devices, time_limit=limit, on_progress=show)
-            )
+            given: dict[str, Any] = {"regime": regime, "tool": name, "costs": costs, "order": devices, "tensor_parallel": together}
+            plans.append(best_plan(card, own, work, **given, time_limit=limit, on_progress=show))
             if plans[-1].stopped in INTERRUPTED:
                 break
     outputs, facts = Outputs(), []

@@ -24,7 +24,7 @@ from hetsched.planning.tools.protocol import (
     numbered,
     on_gpus,
 )
-from hetsched.planning.tools.shell import check_nodes, is_count, options, read_lines, shell_lines, visible_gpus
+from hetsched.planning.tools.shell import check_nodes, is_count, options, read_lines, shell_lines, stages_of_gpus
 from hetsched.problem.graph import plural
 
 SCRIPT = "pretrain_gpt.py"
@@ -35,7 +35,9 @@ LONGEST = 100_000
 RULE = (
     "The layout has the layers of each stage in order: E the embedding, t a block, m a block that predicts further tokens, L the head; "
     "a | begins the next stage, x*n and (..)*n repeat, commas mean nothing. There are as many stages as pipeline ranks, or a multiple: "
-    "stage k is on rank k modulo the ranks. E is first and L last, and there are as many t as blocks. Without a layout each rank has "
+    "stage k is on rank k modulo the ranks. A pipeline rank has as many GPUs as --tensor-model-parallel-size, one after the other: "
+    "they divide the heads, the widths of feed-forward networks and the vocabulary, padded to a multiple of 128 times their number, and "
+    "hold copies of KV heads that are fewer. E is first and L last, and there are as many t as blocks. Without a layout each rank has "
     "blocks / ranks, which has to be a whole number. A head that is tied to the embedding is held twice."
 )
 
@@ -48,6 +50,7 @@ def _write(request: Request) -> Command:
     blocks = [f"t*{count}" if count > 1 else "t" * count for count in block_counts(request.card, request.placement)]
     layout = f"E{'|'.join(blocks)}L"
     options = ["--pipeline-model-parallel-size", str(len(blocks)), "--pipeline-model-parallel-layout", layout]
+    options += ["--tensor-model-parallel-size", str(request.together)] if request.together > 1 else []
     options += ["--seq-length", str(request.context)] if request.context is not None else []
 
     def words(head: str, nodes: int, rank: int, ranks: int) -> list[str]:
@@ -60,7 +63,11 @@ def _write(request: Request) -> Command:
 def _read(card: ModelCard, text: str, devices: tuple[str | int, ...]) -> Placement:
     lines = read_lines(text)
     check_nodes(lines)
-    names = {"--pipeline-model-parallel-size": "ranks", "--pipeline-model-parallel-layout": "layout"}
+    names = {
+        "--pipeline-model-parallel-size": "ranks",
+        "--pipeline-model-parallel-layout": "layout",
+        "--tensor-model-parallel-size": "together",
+    }
     given = options(lines[0].words, names)
     if any(options(line.words, names) != given for line in lines):
         raise InvalidArgument("the lines of the nodes differ in the options of the pipeline; they must have the same")
@@ -76,10 +83,8 @@ def _read(card: ModelCard, text: str, devices: tuple[str | int, ...]) -> Placeme
         raise InvalidArgument(
             f"the layout has the layers {shown(layers)}; they must be E, {card.n_blocks} times t for the blocks of {card.name!r}, and L"
         )
-    gpus = visible_gpus(lines, devices)
-    if len(gpus) < int(ranks):
-        raise InvalidArgument(f"CUDA_VISIBLE_DEVICES has {plural(len(gpus), 'GPU')}; give one for each of {ranks} ranks")
-    return from_devices([gpus[k % int(ranks)] for k, stage in enumerate(stages) for _ in stage])
+    own = stages_of_gpus(lines, devices, given.get("together", "1"), int(ranks))
+    return from_devices([own[k % int(ranks)] for k, stage in enumerate(stages) for _ in stage])
 
 
 class _Token(NamedTuple):
@@ -166,8 +171,10 @@ MEGATRON = Tool(
         pipelines=True,
         chunks=False,
         spans_nodes=True,
-        not_searched="tensor parallelism",
+        ranks_by_node=True,
+        not_searched="data, expert and context parallelism",
         note="the memory and the times are those of inference: training needs gradients, states of the optimiser and activations too",
         restrict=gpus_only,
+        vocabulary_multiple=lambda ranks: 128 * ranks,
     ),
 )

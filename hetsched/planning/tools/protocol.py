@@ -17,11 +17,12 @@ from hetsched.chain.placement import ChainStage, Placement, check_stages
 from hetsched.chain.problem import ChainProblem
 from hetsched.chain.workload import Workload
 from hetsched.errors import InvalidArgument, UnsupportedFeature
-from hetsched.planning.tools.shell import ShellLine, gpu, gpus_of_nodes, is_count
+from hetsched.planning.tools.shell import ShellLine, gpus, gpus_of_nodes, is_count, single
 from hetsched.problem.graph import plural
 
 Devices: TypeAlias = Sequence[str | int]
-"""A tool's name of each device, by the device's number: ``"CUDA0"``, ``0``, ``"cpu"``; GPU 0 of one of several nodes ``"node:0"``."""
+"""A tool's name of each device, by the device's number: ``"CUDA0"``, ``0``, ``"cpu"``; GPU 0 of one of several nodes ``"node:0"``; those of
+devices that run a stage together, by tensor parallelism, with commas: ``"0,1"``, ``"node:0,node:1"``."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,11 @@ class Request(NamedTuple):
     chunk: int | None
     cache_bytes: float | None
     memory_share: float | None
+
+    @property
+    def together(self) -> int:
+        """The number of devices that run each stage together."""
+        return together(self.devices)
 
     @property
     def model_name(self) -> str:
@@ -139,6 +145,8 @@ class Execution:
         Whether prompts are computed in chunks; otherwise each at once.
     spans_nodes : bool
         Whether it runs on several nodes.
+    ranks_by_node : bool
+        Whether the stages of a node follow one another, as many on each node that has any.
     activation_bytes : float or None
         Bytes of a number in activations; None for those of the workload.
     tensors_sent : int
@@ -164,12 +172,16 @@ class Execution:
         What the plan leaves out of account, for people.
     host : callable
         The number of the device that always has the embedding, or None, by the tool's names of the devices.
+    vocabulary_multiple : callable or None
+        The multiple to which the vocabulary is padded, by the number of devices that run each stage together; None without tensor
+        parallelism.
     """
 
     pipelines: bool = False
     overlaps: bool = False
     chunks: bool = True
     spans_nodes: bool = False
+    ranks_by_node: bool = False
     activation_bytes: float | None = None
     tensors_sent: int = 1
     cache_tokens: Callable[[FloatArray, Workload], FloatArray] | None = None
@@ -182,6 +194,7 @@ class Execution:
     disks: bool = False
     note: str = ""
     host: Callable[[tuple[str | int, ...]], int | None] = _nowhere
+    vocabulary_multiple: Callable[[int], int] | None = None
 
 
 @dataclass(frozen=True)
@@ -273,6 +286,8 @@ class Tool:
                 "tied to the embedding on the device of the embedding: leave the head out of the placement"
             )
         check_stages(placement, self.n_items(card), len(names), model=card.name)
+        if together(names) > 1 and self.execution.vocabulary_multiple is None:
+            return f"stages are on sets of devices, {shown(list(names))}; {self.name} runs a stage on one device: give a device for each"
         if placement.offloaded and self.execution.offloads is None:
             return f"{placement!r} offloads weights; {self.name} has those of a stage on its device: place whole items"
         return self.find_refusal(card, placement, names)
@@ -371,9 +386,17 @@ class Tool:
 
 def _names(devices: Devices) -> tuple[str | int, ...]:
     names = tuple(name if isinstance(name, str) else int(name) for name in devices)
-    if not names or len(set(map(str, names))) < len(names):
+    told = [one for name in names for one in single(name)]
+    if not names or len(set(told)) < len(told):
         raise InvalidArgument(f"devices is {shown(list(names))}; give each device a name of its own")
+    if len({len(single(name)) for name in names}) > 1:
+        raise InvalidArgument(f"devices is {shown(list(names))}; give sets of as many devices each")
     return names
+
+
+def together(devices: Sequence[str | int]) -> int:
+    """Return how many devices run each stage together."""
+    return len(single(devices[0]))
 
 
 def _closed(problem: ChainProblem) -> ChainProblem:
@@ -408,7 +431,7 @@ def impossible_on(problem: ChainProblem, devices: Sequence[int], items: slice = 
 
 def gpus_only(_card: ModelCard, problem: ChainProblem, devices: tuple[str | int, ...]) -> ChainProblem:
     """Return the problem of a tool that runs on GPUs, which have numbers."""
-    return impossible_on(problem, [k for k, name in enumerate(devices) if gpu(name) is None])
+    return impossible_on(problem, [k for k, name in enumerate(devices) if not gpus(name)])
 
 
 def block_counts(card: ModelCard, placement: Placement) -> list[int]:
@@ -426,7 +449,7 @@ def on_gpus(tool: str, card: ModelCard, placement: Placement, devices: Sequence[
     """Return why a tool that runs on GPUs, by number, cannot state a placement; empty if it can."""
     for stage in placement.stages:
         name = devices[stage.device]
-        if gpu(name) is None:
+        if not gpus(name):
             return (
                 f"{described(card, stage)} are on {name!r}; {tool} cannot leave layers on a device that is no GPU: "
                 "place them on devices with the number of a GPU, or leave this device out"
@@ -451,12 +474,12 @@ def cache_type(tool: str, types: Mapping[float, str], cache_bytes: float) -> str
 
 
 def numbered(devices: Sequence[str | int]) -> list[int]:
-    """Return the devices that are GPUs, in the order of their nodes and numbers."""
-    gpus = {k: place for k, name in enumerate(devices) if (place := gpu(name)) is not None}
-    if not gpus:
+    """Return the devices that are GPUs, or sets of them, in the order of their nodes and numbers."""
+    places = {k: own[0] for k, name in enumerate(devices) if (own := gpus(name))}
+    if not places:
         raise UnsupportedFeature(f"devices is {shown(list(devices))}, of which none is the number of a GPU; give at least one")
-    nodes = [node for node, _ in gpus.values()]
-    return sorted(gpus, key=lambda k: (nodes.index(gpus[k][0]), gpus[k][1]))
+    nodes = [node for node, _ in places.values()]
+    return sorted(places, key=lambda k: (nodes.index(places[k][0]), places[k][1]))
 
 
 def whole_numbers(text: str, what: str) -> list[int]:

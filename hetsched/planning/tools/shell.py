@@ -38,6 +38,17 @@ def gpu(name: str | int) -> tuple[str, int] | None:
     return (node, int(number)) if node and is_count(number) else None
 
 
+def single(name: str | int) -> list[str]:
+    """Return the names of the devices of a set, or that of one."""
+    return str(name).split(",")
+
+
+def gpus(name: str | int) -> list[tuple[str, int]]:
+    """Return node and number of each GPU of a set, or of one; none if a device is no GPU."""
+    places = [gpu(int(one) if is_count(one) else one) for one in single(name)]
+    return [place for place in places if place is not None] if None not in places else []
+
+
 def device_number(name: str | int, devices: Sequence[str | int]) -> int:
     """Return the number of the device with a tool's name."""
     known = [str(device) for device in devices]
@@ -48,7 +59,7 @@ def device_number(name: str | int, devices: Sequence[str | int]) -> int:
 
 def gpus_of_nodes(placement: Placement, devices: Sequence[str | int]) -> list[tuple[str, list[int]]]:
     """Return the node and the numbers of the GPUs of successive stages on one node, all of which are on GPUs."""
-    places = [gpu(devices[stage.device]) or ("", 0) for stage in placement.stages]
+    places = [place for stage in placement.stages for place in gpus(devices[stage.device])]
     return [(node, [number for _, number in run]) for node, run in itertools.groupby(places, key=lambda place: place[0])]
 
 
@@ -74,15 +85,30 @@ def read_lines(text: str) -> list[ShellLine]:
     return [ShellLine(*shell_words(line.strip()), node) for node, line in named]
 
 
-def visible_gpus(lines: Sequence[ShellLine], devices: Sequence[str | int]) -> list[int]:
-    """Return the device of each rank, by number, from the variables of the lines."""
-    found = []
+def stages_of_gpus(lines: Sequence[ShellLine], devices: Sequence[str | int], together: str, count: int) -> list[int]:
+    """Return the device, or the set of devices, of each of `count` stages, by number, from the variables of the lines.
+
+    `together` is the number of successive GPUs that run a stage, as the lines state it.
+    """
+    names = [one for name in devices for one in single(name)]
+    found: list[str] = []
     for line in lines:
         if "CUDA_VISIBLE_DEVICES" not in line.environment:
             raise InvalidArgument("CUDA_VISIBLE_DEVICES is not set; it has to list the GPUs in the order of the stages")
-        names = line.environment["CUDA_VISIBLE_DEVICES"].split(",")
-        found += [device_number(f"{line.node}:{name}" if line.node else name, devices) for name in names]
-    return found
+        numbers = line.environment["CUDA_VISIBLE_DEVICES"].split(",")
+        found += [names[device_number(f"{line.node}:{number}" if line.node else number, names)] for number in numbers]
+    sets = list(map(single, devices))
+    if together != str(len(sets[0])):
+        raise InvalidArgument(f"{shown(together)} GPUs run a stage together; they must be {len(sets[0])}, as in {shown(list(devices))}")
+    size = len(sets[0])
+    if len(found) < count * size:
+        each = "one" if size == 1 else str(size)
+        raise InvalidArgument(f"CUDA_VISIBLE_DEVICES has {plural(len(found), 'GPU')}; give {each} for each of {count} ranks")
+    ranks = [found[k : k + size] for k in range(0, count * size, size)]
+    strange = [own for own in ranks if own not in sets]
+    if strange:
+        raise InvalidArgument(f"the GPUs {', '.join(strange[0])} run a stage together; those that do are {shown(sets)}")
+    return [sets.index(own) for own in ranks]
 
 
 def check_nodes(lines: Sequence[ShellLine]) -> None:

@@ -25,13 +25,15 @@ from hetsched.planning.tools.protocol import (
     on_gpus,
     whole_numbers,
 )
-from hetsched.planning.tools.shell import check_nodes, gpu, options, read_lines, shell_lines, visible_gpus
+from hetsched.planning.tools.shell import check_nodes, gpu, options, read_lines, shell_lines, stages_of_gpus
 from hetsched.problem.graph import plural
 
 RULE = (
     "{variable} has the number of blocks of each pipeline rank, in order; there are as many numbers as ranks, and they add up to the "
     "blocks of the model. The first rank has the embedding too, the last the head; a head that is tied to the embedding is held twice. "
-    "Rank k is the GPU in place k of CUDA_VISIBLE_DEVICES, of the nodes by their --node-rank, each with as many. Ray orders the ranks of "
+    "A pipeline rank has as many GPUs as tensor parallelism says, the same number for all, one after the other in CUDA_VISIBLE_DEVICES, "
+    "of the nodes by their --node-rank, each with as many: they divide the heads, the widths of feed-forward networks and the vocabulary, "
+    "padded to a multiple of 64, and hold copies of KV heads that are fewer. Ray orders the ranks of "
     "several nodes itself: the node of the driver first, then nodes with fewer workers, then by address. Without the variable each "
     "rank has blocks // ranks, and {remainder}."
 )
@@ -54,6 +56,7 @@ PORT = 20000
 
 def _vllm(request: Request, head: str, nodes: int, rank: int, _ranks: int) -> list[str]:
     words = ["vllm", "serve", request.model_name, "--pipeline-parallel-size", str(len(request.placement))]
+    words += ["--tensor-parallel-size", str(request.together)] if request.together > 1 else []
     words += ["--max-model-len", str(request.context)] if request.context is not None else []
     words += ["--max-num-seqs", str(request.sequences)] if request.sequences is not None else []
     words += ["--max-num-batched-tokens", str(max(request.chunk, request.sequences or 1))] if request.chunk is not None else []
@@ -65,6 +68,7 @@ def _vllm(request: Request, head: str, nodes: int, rank: int, _ranks: int) -> li
 
 def _sglang(request: Request, head: str, nodes: int, rank: int, _ranks: int) -> list[str]:
     words = ["python", "-m", "sglang.launch_server", "--model-path", request.model_name, "--pp-size", str(len(request.placement))]
+    words += ["--tp-size", str(request.together)] if request.together > 1 else []
     words += ["--context-length", str(request.context)] if request.context is not None else []
     words += ["--max-running-requests", str(request.sequences)] if request.sequences is not None else []
     words += ["--chunked-prefill-size", str(request.chunk)] if request.chunk is not None else []
@@ -85,13 +89,17 @@ def _write(tool: str, variable: str, words: Callable[[Request, str, int, int, in
     return Command.of_shell(tool, *shell_lines(request.placement, request.devices, {variable: counts}, partial(words, request)))
 
 
-def _read(variable: str, names: Sequence[str], card: ModelCard, text: str, devices: tuple[str | int, ...]) -> Placement:
+def _read(
+    variable: str, names: Sequence[str], together: Sequence[str], card: ModelCard, text: str, devices: tuple[str | int, ...]
+) -> Placement:
     lines = read_lines(text)
     check_nodes(lines)
-    said = {(options(line.words, dict.fromkeys(names, "ranks")).get("ranks", "1"), line.environment.get(variable, "")) for line in lines}
-    if len(said) > 1:
-        raise InvalidArgument(f"the lines of the nodes differ in {names[0]} or {variable}; they must have the same")
-    ranks, partition = said.pop()
+    given = dict.fromkeys(names, "ranks") | dict.fromkeys(together, "together")
+    found = [(options(line.words, given), line.environment.get(variable, "")) for line in lines]
+    if any(one != found[0] for one in found):
+        raise InvalidArgument(f"the lines of the nodes differ in {names[0]}, {together[0]} or {variable}; they must have the same")
+    said, partition = found[0]
+    ranks = said.get("ranks", "1")
     counts = whole_numbers(partition, variable)
     if str(len(counts)) != ranks:
         raise InvalidArgument(
@@ -99,10 +107,8 @@ def _read(variable: str, names: Sequence[str], card: ModelCard, text: str, devic
         )
     if sum(counts) != card.n_blocks:
         raise InvalidArgument(f"{variable} adds up to {sum(counts)}; it must be the number of blocks, {card.n_blocks}")
-    gpus = visible_gpus(lines, devices)
-    if len(gpus) < len(counts):
-        raise InvalidArgument(f"CUDA_VISIBLE_DEVICES has {plural(len(gpus), 'GPU')}; give one for each of {len(counts)} ranks")
-    return from_counts(card.n_items, card.n_blocks, counts, gpus[: len(counts)])
+    own = stages_of_gpus(lines, devices, said.get("together", "1"), len(counts))
+    return from_counts(card.n_items, card.n_blocks, counts, own)
 
 
 def vllm_counts(n_blocks: int, ranks: int) -> list[int]:
@@ -140,11 +146,13 @@ def _budget(name: str | int, memory_bytes: float) -> float:
 EXECUTION = Execution(
     pipelines=True,
     spans_nodes=True,
-    not_searched="tensor parallelism",
+    ranks_by_node=True,
+    not_searched="data and expert parallelism",
     tensors_sent=2,  # the hidden state and the residual
     budget=_budget,
     restrict=gpus_only,
     begins=_begins,
+    vocabulary_multiple=lambda _ranks: 64,
 )
 VLLM = Tool(
     "vllm",
@@ -152,7 +160,7 @@ VLLM = Tool(
     RULE.format(variable="VLLM_PP_LAYER_PARTITION", remainder="the ranks from the last but one downward one more, for the remainder"),
     partial(_refusal, "vLLM"),
     partial(_write, "vllm", "VLLM_PP_LAYER_PARTITION", _vllm),
-    partial(_read, "VLLM_PP_LAYER_PARTITION", ("--pipeline-parallel-size", "-pp")),
+    partial(_read, "VLLM_PP_LAYER_PARTITION", ("--pipeline-parallel-size", "-pp"), ("--tensor-parallel-size", "-tp")),
     partial(_default, vllm_counts),
     execution=EXECUTION,
 )
@@ -162,7 +170,7 @@ SGLANG = Tool(
     RULE.format(variable="SGLANG_PP_LAYER_PARTITION", remainder="the last ranks one more, for the remainder"),
     partial(_refusal, "SGLang"),
     partial(_write, "sglang", "SGLANG_PP_LAYER_PARTITION", _sglang),
-    partial(_read, "SGLANG_PP_LAYER_PARTITION", ("--pp-size", "--pipeline-parallel-size")),
+    partial(_read, "SGLANG_PP_LAYER_PARTITION", ("--pp-size", "--pipeline-parallel-size"), ("--tp-size", "--tensor-parallel-size", "--tp")),
     partial(_default, sglang_counts),
     execution=EXECUTION,
 )
