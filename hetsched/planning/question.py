@@ -222,8 +222,8 @@ class Question:
         if not self.execution.ranks_by_node or len(names) == 1:
             return None
         hosts = [self.device(own[0]).node or own[0] for own in self.sets]
-        able = np.isfinite(problem.seconds).all(axis=0).tolist()
-        sizes.update(host for host, own in zip(hosts, able, strict=True) if own)
+        able = np.isfinite(problem.seconds).all(axis=0)
+        sizes.update(hosts[k] for k in np.flatnonzero(able))
         if max(sizes.values(), default=1) == 1 or math.prod(size + 1 for size in sizes.values()) > MOST_STATES:
             return None
         return [names.index(host) for host in hosts]
