@@ -39,9 +39,9 @@ def distinct(values: IntArray) -> IntArray:
     return np.asarray(ordered[first])
 
 
-def texts(values: Iterable[str]) -> npt.NDArray[np.object_]:
-    """Return strings as an array of objects, in which each needs memory for its own length, not the longest."""
-    return np.array(list(values), dtype=object)
+def texts(values: Iterable[object]) -> npt.NDArray[np.object_]:
+    """Return strings, or other values, as an array of objects, in which each needs memory for its own length, not the longest."""
+    return np.fromiter(values, dtype=object)
 
 
 class Deferred:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 Homes = Mapping[str, Sequence[str]]
 """Public names by the module of the package that defines them; those of "" are modules of the package themselves."""
@@ -46,3 +47,13 @@ def attach(
         return sorted({*vars(sys.modules[package]), *home})
 
     return load, names
+
+
+def later(where: str) -> Callable[..., Any]:
+    """Return the function ``module:name``, which is imported when it is first called: for a class whose method is in a layer above it."""
+
+    def call(*args: Any) -> Any:
+        module, _, name = where.partition(":")
+        return getattr(importlib.import_module(module), name)(*args)
+
+    return call

@@ -776,6 +776,7 @@ BY_DOOR: dict[str, Callable[[], Any]] = {
     "StageSchedule.from_groups.groups": lambda: [[["a"]], [["b"], ["c"]]],
     "StageSchedule.from_groups.strategies": lambda: ["concurrent"] * 2,
     "StageSchedule.from_groups.latencies": lambda: [1.0, 1.0],
+    "TaskGraph.from_dataframe.tasks": lambda: graph().to_dataframe(),
     "TaskGraph.from_networkx.graph": lambda: graph().to_networkx(),
     "TaskGraph.edges": lambda: [("a", "b")],
     "analysis.isomorphism.Copy.of": lambda: 0,
@@ -831,14 +832,14 @@ BY_DOOR: dict[str, Callable[[], Any]] = {
     "costs.Rate.seconds": lambda: 1.0,
     "costs.devices.kind_of.name": lambda: "Tesla T4",
     "costs.devices.machine.devices": lambda: ["t4", "v100"],
-    "costs.interconnects.Interconnect.bandwidth": lambda: 1e9,
-    "costs.interconnects.Interconnect.latency": lambda: 1e-5,
-    "costs.interconnects.Interconnect.source": lambda: "assumed",
-    "costs.interconnects.link.name": lambda: "pcie4-x16",
+    "problem.interconnects.Interconnect.bandwidth": lambda: 1e9,
+    "problem.interconnects.Interconnect.latency": lambda: 1e-5,
+    "problem.interconnects.Interconnect.source": lambda: "assumed",
+    "problem.interconnects.link.name": lambda: "pcie4-x16",
     "Machine.names_in.tool": lambda: "vllm",
     "Machine.with_efficiency.efficiency": lambda: {"x": (0.5, 0.5)},
-    "costs.devices.Specification.units": lambda: 1,
-    "costs.devices.Specification.cache_bytes": lambda: 1.0,
+    "problem.catalogue.Specification.units": lambda: 1,
+    "problem.catalogue.Specification.cache_bytes": lambda: 1.0,
     "costs.Profile.amounts.digests": lambda: ["a"],
     "costs.Profile.on_lines.digests": lambda: ["a"],
     "costs.Analytic.durations.cluster": lambda: hs.Cluster(problem().cluster.devices[:1]),
@@ -862,9 +863,9 @@ BY_DOOR: dict[str, Callable[[], Any]] = {
     "costs.Deviations.between.batch_sizes": lambda: [1, 2, 1],
     "costs.Deviations.between.actual": lambda: np.ones(3),
     "costs.device.kind": lambda: "t4",
-    "costs.devices.Specification.peak_flops": lambda: {"float32": 1.0},
-    "costs.devices.Specification.memory_bytes": lambda: 1.0,
-    "costs.devices.Specification.memory_bandwidth": lambda: 1.0,
+    "problem.catalogue.Specification.peak_flops": lambda: {"float32": 1.0},
+    "problem.catalogue.Specification.memory_bytes": lambda: 1.0,
+    "problem.catalogue.Specification.memory_bandwidth": lambda: 1.0,
     "documents.encode.value": problem,
     "documents.write.value": problem,
     "method.name": lambda: f"mine{random.random()}",
@@ -1502,12 +1503,12 @@ def test_a_bad_setting_is_refused_wherever_it_is_an_argument(setting: str) -> No
                 or door.name.startswith(("modeling.backends", "costs.Profile"))
             ):
                 continue
-            for value in (-1, math.nan, "x", "5s", [], True, 1j, 10**400 if setting != "time_limit" else "inf"):
+            for value in (-1, math.nan, "x", "5", "5 sec", "-5 s", [], True, 1j, 10**400 if setting != "time_limit" else "inf"):
                 with pytest.raises(hs.HetschedError, match=f"^{setting} is "):
                     call(door, setting, value)
 
 
-@pytest.mark.parametrize("value", [math.inf, np.inf, np.float32(60), Fraction(60), Decimal(60), np.int64(60), 60])
+@pytest.mark.parametrize("value", [math.inf, np.inf, np.float32(60), Fraction(60), Decimal(60), np.int64(60), 60, "60 s", "1 min"])
 def test_a_time_limit_is_any_number_and_infinite_for_none(value: Any) -> None:
     assert hs.search.Budget(value).time_limit == (None if value == math.inf else 60)
     assert hs.solve(problem(), "heft", time_limit=value).makespan == solution().makespan
@@ -1524,8 +1525,8 @@ def test_a_time_limit_is_any_number_and_infinite_for_none(value: Any) -> None:
         (lambda: hs.verify(problem(), solution()), "it must be a Schedule (hetsched.solve(problem).schedule and"),
         (lambda: hs.report.write_gantt(problem(), "gantt.svg", solution()), "answer is 'gantt.svg'; it must be a Schedule"),
         (
-            lambda: hs.solve(problem(), time_limit="5s"),
-            "time_limit is '5s'; it must be a number of seconds, at least 0, or None for no limit",
+            lambda: hs.solve(problem(), time_limit="5"),
+            "time_limit is '5'; it must be a number of seconds, at least 0, or text such as '2 ms', or None for no limit",
         ),
         (lambda: hs.Cluster(1), "devices is 1; it must be a sequence or another iterable"),
         (lambda: hs.solve(problem(), threads=[]), "threads is []; it must be a whole number, at least 1, or None"),

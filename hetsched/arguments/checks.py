@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hetsched.arguments.rules import LARGEST_COUNT, as_number, refuse, shown, whole
+from hetsched.arguments.amounts import hint
+from hetsched.arguments.rules import LARGEST_COUNT, as_amount, refuse, shown, whole
 from hetsched.errors import HetschedError, InvalidArgument
 
 KINDS = {"f": "numbers", "i": "whole numbers", "b": "True and False"}
@@ -46,6 +47,7 @@ def check_array(
     *,
     text: str = "",
     absent: bool = False,
+    unit: str = "",
     error: type[HetschedError] = InvalidArgument,
 ) -> npt.NDArray[Any]:
     """Return an array of numbers, of whole numbers or of bools.
@@ -65,11 +67,13 @@ def check_array(
         The requirement, for messages after "it must be".
     absent : bool
         Whether None means NaN.
+    unit : str
+        A base unit of `hetsched.arguments.amounts`: text with a unit is a number too.
     """
     target = np.dtype(dtype)
     array: npt.NDArray[Any] = values
     if type(values) is not np.ndarray or values.dtype is not target:  # by far the most are such arrays
-        array = _converted(values, what, target, text, absent, error)
+        array = _converted(values, what, target, text, absent, unit, error)
     if shape is not None and (
         array.ndim != len(shape) or any(isinstance(n, int) and n != m for n, m in zip(shape, array.shape, strict=True))
     ):
@@ -77,17 +81,22 @@ def check_array(
     return array
 
 
-def _converted(values: Any, what: str, target: np.dtype[Any], text: str, absent: bool, error: type[HetschedError]) -> npt.NDArray[Any]:
+def _converted(
+    values: Any, what: str, target: np.dtype[Any], text: str, absent: bool, unit: str, error: type[HetschedError]
+) -> npt.NDArray[Any]:
     """Return values as an array of a dtype, see `check_array`."""
     try:
         array = np.asarray(values)
+        if unit and array.dtype.kind == "U":
+            array = np.asarray(values, dtype=object)  # numbers among text stay numbers
         if array.dtype.kind == "O" and target.kind == "f":
-            array = np.array([np.nan if absent and entry is None else as_number(entry) for entry in array.flat], float).reshape(array.shape)
+            amounts = [np.nan if absent and entry is None else as_amount(entry, unit) for entry in array.flat]
+            array = np.array(amounts, float).reshape(array.shape)
         if array.dtype.kind == "f" and target.kind == "i" and (np.abs(array) < LARGEST_COUNT).all() and (array == np.rint(array)).all():
             array = array.astype(target)  # numpy makes floats of empty lists
         if array.dtype.kind not in {"f": "biuf", "i": "iu", "b": "b"}[target.kind] and (array.size or array.dtype.kind not in "iuf"):
             refuse()
         array = array.astype(target, copy=False)
     except Exception:  # any error of the array interface of a foreign class
-        raise error(f"{what} is {shown(values)}; it must be {text or f'an array of {KINDS[target.kind]}'}") from None
+        raise error(f"{what} is {shown(values)}; it must be {text or f'an array of {KINDS[target.kind]}'}{hint(unit)}") from None
     return array

@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from hetsched.arguments.amounts import hint, parse
 from hetsched.errors import HetschedError, InvalidArgument
 
 LARGEST_COUNT = 2**63 - 1
@@ -97,6 +98,11 @@ def as_number(value: Any) -> int | float:
     return float(value)
 
 
+def as_amount(value: Any, unit: str) -> int | float:
+    """Return a number, or the number of base units that text such as ``"2 ms"`` states."""
+    return parse(value, unit) if unit and isinstance(value, str) else as_number(value)
+
+
 def number(least: float = -math.inf, most: float = math.inf, *, above: float | None = None, below: float | None = None) -> Rule:
     """Return the rule of numbers from `least` to `most`, or `above` one and `below` another."""
     limits = [("at least", least), ("above", above), ("at most", most), ("below", below)]
@@ -170,7 +176,7 @@ def _as_bool(value: Any) -> bool:
 FLAG = Rule("True or False", _as_bool)
 CALLABLE = rule("a function or another callable", callable)
 NAMED = {
-    "time_limit": Rule("a number of seconds, at least 0", number(0).take),
+    "time_limit": Rule(f"a number of seconds, at least 0{hint('s')}", lambda value: number(0).take(as_amount(value, "s"))),
     "seed": Rule("a whole number, at least 0", whole(0).take),
     "evaluations": Rule("a whole number, at least 0", whole(0).take),
     "threads": Rule("a whole number, at least 1", COUNT.take),

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from hetsched.arguments import check_array
 from hetsched.arrays import FloatArray
 from hetsched.errors import InvalidProblem
-from hetsched.problem.graph import RANGE, in_range
+from hetsched.problem.ranges import RANGE, in_range
 
 IMPOSSIBLE, UNLIMITED = ", or inf if it is impossible", ", or inf for unlimited"
 

@@ -15,7 +15,7 @@ from hetsched.arguments import checked, shown
 from hetsched.arrays import BoolArray, FloatArray, Frozen, readonly
 from hetsched.errors import InvalidArgument, InvalidProblem
 from hetsched.problem.cluster import Cluster
-from hetsched.problem.graph import number
+from hetsched.problem.ranges import number
 
 LLAMA_CPP: Mapping[str, str] = {"cuda": "CUDA", "rocm": "ROCm", "metal": "MTL"}
 """What llama.cpp calls devices of a family, before their number."""

@@ -12,7 +12,8 @@ import numpy.typing as npt
 from hetsched.arguments import COUNT, check_array, check_indices, check_rows, checked, shown
 from hetsched.arrays import FloatArray, Frozen, IntArray, readonly
 from hetsched.errors import InvalidArgument, InvalidProblem, InvalidSchedule
-from hetsched.problem.graph import RANGE, in_range, unique_names
+from hetsched.problem.graph import unique_names
+from hetsched.problem.ranges import RANGE, in_range
 
 if TYPE_CHECKING:
     from hetsched.chain.flow_kernels import Fleet

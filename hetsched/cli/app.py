@@ -27,6 +27,7 @@ from hetsched.cli.commands import (
     compare,
     convert,
     demo,
+    devices,
     generate,
     instances,
     machine,
@@ -70,6 +71,7 @@ ORDER = (
     "stages",
     "plan",
     "model",
+    "devices",
     "machine",
     "methods",
     "instances",
@@ -204,6 +206,7 @@ app.command("coarsen", cls=Command)(coarsen.coarsen)
 app.command("stages", cls=Command)(stages.stages)
 app.command("plan", cls=Command)(plan.plan)
 app.command("model", cls=Command)(model.model)
+app.command("devices", cls=Command)(devices.devices)
 app.command("machine", cls=Command)(machine.machine)
 app.command("methods", cls=Command)(methods.methods)
 app.command("reproduce", cls=Command)(reproduce.reproduce)

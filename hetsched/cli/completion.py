@@ -56,14 +56,14 @@ def clusters(incomplete: str) -> list[str]:
 
 def links(incomplete: str) -> list[str]:
     """Return the named links between devices."""
-    from hetsched.costs import interconnects
+    from hetsched.problem import interconnects
 
     return _beginning(incomplete, interconnects.names())
 
 
 def dtypes(incomplete: str) -> list[str]:
     """Return the number formats that a device of the catalogue has a peak for."""
-    from hetsched.costs.devices import CATALOGUE
+    from hetsched.problem.catalogue import CATALOGUE
 
     return _beginning(incomplete, sorted({dtype for entry in CATALOGUE.values() for dtype in entry.peak_flops}))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import shutil
@@ -16,15 +15,13 @@ from hetsched.errors import InvalidProblem
 
 if TYPE_CHECKING:
     from hetsched.chain.machine import Machine
-    from hetsched.costs.interconnects import Interconnect
     from hetsched.problem.cluster import Device
+    from hetsched.problem.interconnects import Interconnect
 
 PROC = Path("/proc")
 PATIENCE = 20.0
 """Seconds after which nvidia-smi is given up."""
 QUERY = ("nvidia-smi", "--query-gpu=index,name,memory.total,memory.free", "--format=csv,noheader,nounits")
-_PREFIXES = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
-_FRACTIONS = {"": 1.0, "m": 1e-3, "u": 1e-6, "n": 1e-9}
 
 
 class Found(NamedTuple):
@@ -85,19 +82,22 @@ def cpu() -> Found | None:
     return Found("cpu", models[0].strip() if models else os.uname().machine, total, free, "/proc/meminfo")
 
 
+def look(torch: bool = False) -> tuple[list[Found], list[str]]:
+    """Return the devices of this machine, its GPUs as nvidia-smi or torch lists them, and notes on what could not be asked."""
+    found, problem = (gpus_of_torch(), "") if torch else gpus()
+    processor = cpu()
+    return [*found, *([] if processor is None else [processor])], [problem] if problem else []
+
+
 def amount(text: str, unit: str, what: str) -> float:
     """Return the number of an amount such as ``24GB``, ``1008GB/s``, ``165TF`` or ``10us``; `unit` is B, B/s, FLOP/s or s."""
-    units = {"FLOP/s": r"F(?:LOPS|LOP/s)?"}.get(unit, unit)
-    prefixes = _FRACTIONS if unit == "s" else _PREFIXES
-    match = re.fullmatch(rf"\s*([0-9.]+(?:[eE][+-]?\d+)?)\s*({'|'.join(prefixes)})({units})?\s*", text)
+    from hetsched.arguments import amounts
+
     try:
-        value = float(match[1]) * prefixes[match[2]] if match else math.nan
+        return amounts.parse(text, unit, bare=True)
     except ValueError:
-        value = math.nan
-    if not 0 <= value < math.inf:
         example = {"B": "24GB or 22.5GiB", "B/s": "1008GB/s", "FLOP/s": "165TF", "s": "10us"}[unit]
-        raise InvalidProblem(f"{what} is {text!r}; give an amount such as {example}")
-    return value
+        raise InvalidProblem(f"{what} is {text!r}; give an amount such as {example}") from None
 
 
 def pair(text: str, option: str, example: str) -> tuple[str, str]:
@@ -126,25 +126,26 @@ def stated_device(name: str, text: str, memory_bytes: float | None = None) -> tu
     `memory_bytes` is what was found of it; without, and unless stated, a kind has the memory of the catalogue.
     """
     from hetsched.costs import devices
+    from hetsched.problem.catalogue import CATALOGUE
     from hetsched.problem.cluster import Device
 
     kind, *figures = (part.strip() for part in text.split(":"))
     if len(figures) not in (0, 1, 3):
         raise InvalidProblem(
             f"--device {name}={text!r} has {len(figures)} figures; give a kind of the catalogue, a kind and its memory, or a word with "
-            "memory, memory bandwidth and float16 peak, as in gpu0=rtx4090, cpu=ryzen9950x:64GB or gpu0=rtx4080:16GB:717GB/s:97TF"
+            "memory, memory bandwidth and float16 peak, as in gpu0=rtx4090, cpu=ryzen9950x:64GB or gpu0=titanrtx:24GB:672GB/s:65TF"
         )
     memory = amount(figures[0], "B", f"memory of --device {name}") if figures else memory_bytes
     if len(figures) < 3:
         found = devices.device(kind, name)
-        return (found if memory is None else replace(found, memory_bytes=memory)), devices.CATALOGUE[found.kind].source
+        return (found if memory is None else replace(found, memory_bytes=memory)), CATALOGUE[found.kind].source
     bandwidth, peak = amount(figures[1], "B/s", f"bandwidth of --device {name}"), amount(figures[2], "FLOP/s", f"peak of --device {name}")
     return Device(name, kind=kind, memory_bytes=memory or 0.0, memory_bandwidth=bandwidth, peak_flops={"float16": peak}), "stated"
 
 
 def stated_link(text: str) -> Interconnect:
     """Return the link of a name, or of ``BANDWIDTH`` or ``BANDWIDTH:LATENCY``."""
-    from hetsched.costs.interconnects import LINKS, Interconnect, link
+    from hetsched.problem.interconnects import LINKS, Interconnect, link
 
     if text in LINKS:
         return link(text)
@@ -158,4 +159,4 @@ def undetected(found: Sequence[Found]) -> str:
     """Return what to do about devices of which the catalogue has no figures."""
     named = ", ".join(f"{one.name} is {one.reported!r} with {one.memory_bytes / 2**30:.1f} GiB" for one in found)
     example = f"{found[0].name}=NAME:{found[0].memory_bytes / 2**30:.1f}GiB:BANDWIDTH:PEAK"
-    return f"{named}, which is not in the catalogue; state a kind of hetsched machine --list, or its figures: --device {example}"
+    return f"{named}, which is not in the catalogue; state a kind of hetsched devices, or its figures: --device {example}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hetsched.costs import devices, interconnects
+from hetsched.costs import devices
 from hetsched.costs.analytic import Analytic, Family
 from hetsched.costs.communication import Links
 from hetsched.costs.deviations import Deviations
@@ -20,6 +20,7 @@ from hetsched.costs.regression import Regression
 from hetsched.costs.roofline import Roofline
 from hetsched.costs.stages import Contention
 from hetsched.costs.timeline import RunTimes, Timeline
+from hetsched.problem import interconnects
 
 __all__ = [
     "Analytic",

@@ -13,8 +13,9 @@ from hetsched.arguments import checked
 from hetsched.arrays import FloatArray, Frozen
 from hetsched.errors import InvalidProblem
 from hetsched.problem.cluster import Cluster
-from hetsched.problem.graph import is_text, number, unique_names
+from hetsched.problem.graph import is_text, unique_names
 from hetsched.problem.problem import Problem
+from hetsched.problem.ranges import number
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,8 @@ from hetsched.arrays import Columns
 from hetsched.errors import InvalidArgument, InvalidProblem, InvalidSchedule, MissingDependency
 from hetsched.frontends.exchange import UNIT, Imported, Reference, naming, number, others, renamed, save, text_of
 from hetsched.problem.cluster import MOST_DEVICES, Cluster
-from hetsched.problem.graph import Edge, TaskGraph
+from hetsched.problem.edges import Edge
+from hetsched.problem.graph import TaskGraph
 from hetsched.problem.problem import Problem
 from hetsched.schedule.schedule import Schedule
 

@@ -14,8 +14,9 @@ from hetsched.arrays import FloatArray
 from hetsched.errors import InvalidArgument, InvalidProblem, MissingDependency, UnsupportedFeature
 from hetsched.frontends.exchange import ROUNDING, UNIT, WRITTEN, Imported, Reference, check_same, check_transfers, naming
 from hetsched.problem.cluster import Cluster
-from hetsched.problem.graph import TaskGraph, number
+from hetsched.problem.graph import TaskGraph
 from hetsched.problem.problem import Problem
+from hetsched.problem.ranges import number
 
 __all__ = ["read", "to_saga"]
 

@@ -11,7 +11,8 @@ from hetsched.arguments import checked, whole
 from hetsched.errors import InvalidArgument, InvalidProblem
 from hetsched.frontends.exchange import UNIT, Imported, Reference, naming, number, renamed, save, sorted_edges, text_of
 from hetsched.problem.cluster import MOST_DEVICES, Cluster
-from hetsched.problem.graph import Edge, TaskGraph, plural
+from hetsched.problem.edges import Edge
+from hetsched.problem.graph import TaskGraph, plural
 from hetsched.problem.problem import Problem
 
 __all__ = ["read", "write"]

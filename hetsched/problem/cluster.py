@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from os import PathLike
 from typing import Any
 
 import numpy as np
 
+from hetsched import documents
 from hetsched.arguments import check_array, checked
+from hetsched.arguments.amounts import Amount, hint
 from hetsched.arrays import FloatArray, Frozen, readonly
 from hetsched.errors import InvalidProblem
-from hetsched.problem.graph import RANGE, in_range, is_text, number, plural, unique_names
+from hetsched.lazy import later
+from hetsched.problem import catalogue, interconnects
+from hetsched.problem.graph import is_text, plural, unique_names
 from hetsched.problem.labels import Axis, Numbers, in_order
+from hetsched.problem.ranges import RANGE, in_range, number
 
 MOST_DEVICES = 4096
 MOST_ROUTING = 400_000_000
@@ -23,7 +30,7 @@ MOST_ROUTING = 400_000_000
 
 @dataclass(frozen=True)
 class Device:
-    """One device of a cluster.
+    """One device of a cluster. Amounts are numbers, or text with a unit: ``"24 GiB"``, ``"900 GB/s"``, ``"5 us"``, ``"312 TFLOP/s"``.
 
     Parameters
     ----------
@@ -52,13 +59,13 @@ class Device:
     name: str
     kind: str = ""
     node: str = ""
-    memory_bytes: float = math.inf
-    peak_flops: Mapping[str, float] = field(default_factory=dict)
-    memory_bandwidth: float | None = None
-    launch_overhead: float = 0.0
+    memory_bytes: Amount = math.inf
+    peak_flops: Mapping[str, Amount] = field(default_factory=dict)
+    memory_bandwidth: Amount | None = None
+    launch_overhead: Amount = 0.0
     family: str = ""
     units: int | None = None
-    cache_bytes: float | None = None
+    cache_bytes: Amount | None = None
 
     def __post_init__(self) -> None:
         def check(what: str, value: object, rule: str, valid: bool) -> None:
@@ -68,27 +75,23 @@ class Device:
         unique_names([self.name], "device")
         for what, label in (("kind", self.kind), ("node", self.node), ("family", self.family)):
             check(what, label, "a string", is_text(label))
-        memory, bandwidth, overhead = number(self.memory_bytes), number(self.memory_bandwidth), number(self.launch_overhead)
+        memory, bandwidth = number(self.memory_bytes, "B"), number(self.memory_bandwidth, "B/s")
+        overhead, absent = number(self.launch_overhead, "s"), ", or None if it is not known"
         fitting = bool(in_range(np.array(memory))) or memory == math.inf
-        check("memory_bytes", self.memory_bytes, f"{RANGE} (inf for unlimited)", fitting)
+        check("memory_bytes", self.memory_bytes, f"{RANGE} (inf for unlimited){hint('B')}", fitting)
         unknown = self.memory_bandwidth is None
         positive = 0 < bandwidth < math.inf
-        check("memory_bandwidth", self.memory_bandwidth, "a finite number > 0, or None if it is not known", unknown or positive)
-        check("launch_overhead", self.launch_overhead, "a finite number >= 0", 0 <= overhead < math.inf)
-        count, cache = self.units, number(self.cache_bytes)
+        check("memory_bandwidth", self.memory_bandwidth, f"a finite number > 0{hint('B/s')}{absent}", unknown or positive)
+        check("launch_overhead", self.launch_overhead, f"a finite number >= 0{hint('s')}", 0 <= overhead < math.inf)
+        count, cache = self.units, number(self.cache_bytes, "B")
         whole = count is None or (isinstance(count, int | np.integer) and not isinstance(count, bool) and count >= 1)
-        check("units", count, "a whole number, at least 1, or None if it is not known", whole)
-        check(
-            "cache_bytes",
-            self.cache_bytes,
-            "a finite number > 0, or None if it is not known",
-            self.cache_bytes is None or 0 < cache < math.inf,
-        )
+        check("units", count, f"a whole number, at least 1{absent}", whole)
+        check("cache_bytes", self.cache_bytes, f"a finite number > 0{hint('B')}{absent}", self.cache_bytes is None or 0 < cache < math.inf)
         check("peak_flops", self.peak_flops, "a mapping of dtype names to FLOP/s", isinstance(self.peak_flops, Mapping))
-        peaks = {dtype: number(peak) for dtype, peak in self.peak_flops.items()}
+        peaks = {dtype: number(peak, "FLOP/s") for dtype, peak in self.peak_flops.items()}
         for dtype, peak in peaks.items():
             valid = is_text(dtype) and 0 < peak < math.inf
-            check(f"peak_flops[{dtype!r}]", self.peak_flops[dtype], "a finite number > 0, under the name of a dtype", valid)
+            check(f"peak_flops[{dtype!r}]", self.peak_flops[dtype], f"a finite number > 0{hint('FLOP/s')}, by dtype", valid)
         plain: dict[str, object] = {"name": str(self.name), "kind": str(self.kind), "node": str(self.node), "peak_flops": peaks}
         plain |= {"family": str(self.family), "units": None if count is None else int(count)}
         plain["cache_bytes"] = None if self.cache_bytes is None else cache
@@ -103,15 +106,18 @@ class Cluster(Frozen):
     Parameters
     ----------
     devices : iterable of Device (or of names)
+        If all names are kinds of the catalogue (`hetsched.costs.devices.names`), as in ``Cluster(["t4", "t4", "a100"])``, the devices
+        have its figures; they are named by their kinds, several of a kind ``t4-0``, ``t4-1``.
     bandwidth : float or array [K, K]
         Bytes per second from device h to device k: a scalar for every ordered pair, or a matrix
         where 0 means that there is no direct link. Infinite means that transfers take only the
-        latency. The diagonal is ignored. Required for two or more devices.
-    latency : float or array [K, K]
-        Seconds before the first byte arrives, in the same form.
+        latency. The diagonal is ignored. Required for two or more devices, unless all are named by kinds and each two have a GPU
+        among them: they are then joined by PCI Express, as the slower of both data sheets has it.
+    latency : float or array [K, K], optional
+        Seconds before the first byte arrives, in the same form. Default: 0, or that of PCI Express.
 
-        Both also accept a mapping of mappings or a pandas data frame, indexed by the names of the
-        sending and the receiving device.
+        Both also accept text with a unit, ``"16 GB/s"``, ``"10 Gbit/s"``, ``"5 us"``, and a mapping of mappings or a pandas
+        data frame, indexed by the names of the sending and the receiving device.
 
     Attributes
     ----------
@@ -130,8 +136,8 @@ class Cluster(Frozen):
     latency: FloatArray
 
     @checked(InvalidProblem)
-    def __init__(self, devices: Iterable[Device | str], bandwidth: Numbers | None = None, latency: Numbers = 0.0) -> None:
-        members = tuple(Device(device) if isinstance(device, str) else device for device in devices)
+    def __init__(self, devices: Iterable[Device | str], bandwidth: Numbers | None = None, latency: Numbers | None = None) -> None:
+        members, links = _members(devices)
         for member in members:
             if not isinstance(member, Device):
                 raise InvalidProblem(f"{member!r} is not a Device; pass hetsched.Device(name, ...)")
@@ -141,11 +147,12 @@ class Cluster(Frozen):
             raise InvalidProblem(f"the cluster has {len(members)} devices; at most {MOST_DEVICES} are allowed")
         unique_names((member.name for member in members), "device")
         if bandwidth is None:
-            if len(members) > 1:
+            if len(members) > 1 and links is None:
                 raise InvalidProblem("bandwidth is missing: give bytes per second (inf if bytes cost nothing)")
-            bandwidth = np.inf
-        beta = self._matrix(bandwidth, "bandwidth", members)
-        alpha = self._matrix(latency, "latency", members)
+            bandwidth, usual = (np.inf, 0.0) if links is None else links
+            latency = usual if latency is None else latency
+        beta = self._matrix(bandwidth, "bandwidth", "B/s", members)
+        alpha = self._matrix(0.0 if latency is None else latency, "latency", "s", members)
         np.fill_diagonal(beta, np.inf)
         np.fill_diagonal(alpha, 0.0)
         alpha[beta == 0] = 0.0  # no link, so no latency
@@ -159,13 +166,13 @@ class Cluster(Frozen):
         self._set(devices=members, bandwidth=beta, latency=alpha)
 
     @staticmethod
-    def _matrix(values: Numbers, what: str, devices: tuple[Device, ...]) -> FloatArray:
+    def _matrix(values: Numbers, what: str, unit: str, devices: tuple[Device, ...]) -> FloatArray:
         size = len(devices)
         axis = Axis("device", [device.name for device in devices])
         if isinstance(values, Mapping):  # the diagonal may be left out
             values = {name: {name: 0.0, **row} if isinstance(row, Mapping) else row for name, row in values.items()}
         text = f"a number or a {size} x {size} matrix of numbers"
-        given = check_array(in_order(values, what, axis, axis), what, text=text, error=InvalidProblem)
+        given = check_array(in_order(values, what, axis, axis), what, text=text, unit=unit, error=InvalidProblem)
         matrix = np.array(given, order="C") + 0.0  # -0.0 makes NaN
         if matrix.ndim == 0:
             matrix = np.full((size, size), matrix)
@@ -180,6 +187,22 @@ class Cluster(Frozen):
 
     def __repr__(self) -> str:
         return f"<Cluster of {', '.join(self.names)}>"
+
+    _repr_html_ = later("hetsched.report.notebook:cluster_html")
+
+    def __len__(self) -> int:
+        return len(self.devices)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __contains__(self, device: object) -> bool:
+        return isinstance(device, str) and device in self.index
+
+    @checked
+    def write(self, path: str | PathLike[str]) -> None:
+        """Write the cluster as a JSON document; ``hetsched.read`` reads it back to the bit."""
+        documents.write(self, path)
 
     def replace(self, **changes: Any) -> Cluster:
         """Return a copy with some constructor arguments replaced."""
@@ -247,6 +270,29 @@ class Cluster(Frozen):
         while path[-1] != h:
             path.append(int(before[path[-1]]))
         return tuple(self.names[i] for i in reversed(path))
+
+
+def _members(devices: Iterable[Device | str]) -> tuple[tuple[Device, ...], tuple[FloatArray, FloatArray] | None]:
+    """Return the devices, and the bandwidths and latencies of PCI Express between them if the catalogue has them."""
+    given = tuple(devices)
+    kinds = [catalogue.find(one) for one in given if isinstance(one, str)]
+    if None in kinds or not kinds:
+        return tuple(Device(one) if isinstance(one, str) else one for one in given), None
+    number, made = Counter[str | None](), []
+    for one in given:
+        if isinstance(one, str):
+            kind = str(catalogue.find(one))
+            name = kind if kinds.count(kind) == 1 else f"{kind}-{number[kind]}"
+            number[kind] += 1
+            made.append(Device(name, kind, **catalogue.CATALOGUE[kind].figures))
+        else:
+            made.append(one)
+    entries = [catalogue.CATALOGUE[str(kind)] for kind in kinds]
+    links = [interconnects.LINKS.get(entry.link) for entry in entries]
+    if len(kinds) < len(given) or None in links or sum(entry.family == "cpu" for entry in entries) > 1:
+        return tuple(made), None
+    bandwidth, latency = (np.array([getattr(link, name) for link in links]) for name in ("bandwidth", "latency"))
+    return tuple(made), (np.minimum.outer(bandwidth, bandwidth), np.maximum.outer(latency, latency))
 
 
 def _widest_routes(beta: FloatArray, alpha: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from hetsched.arguments import NUMBER, check_array, checked, shown
-from hetsched.arrays import BoolArray, FloatArray, Frozen, IntArray, distinct, readonly, row_starts
+from hetsched import documents
+from hetsched.arguments import check_array, checked, shown
+from hetsched.arrays import FloatArray, Frozen, IntArray, readonly, row_starts
 from hetsched.errors import InvalidProblem
-from hetsched.problem.labels import Axis, Numbers, each, edge_axis, in_order
+from hetsched.lazy import later
+from hetsched.problem.edges import Edge, read_edges
+from hetsched.problem.labels import Axis, Numbers, each, in_order
+from hetsched.problem.ranges import LARGEST, RANGE, in_range, number
 
 if TYPE_CHECKING:
     import networkx
-
-SMALLEST, LARGEST = 1e-100, 1e100
-"""Range of the nonzero times, sizes and bandwidths of a problem: sums and quotients neither overflow nor underflow."""
-RANGE = f"0 or a number from {SMALLEST:g} to {LARGEST:g}"
-Edge = tuple[str, str] | tuple[str, str, float | None]
+    import pandas
 
 
 class Shape(NamedTuple):
@@ -46,11 +46,6 @@ def named(indices: npt.ArrayLike, names: Sequence[str], limit: int = 3) -> str:
     chosen = np.atleast_1d(np.asarray(indices))
     text = ", ".join(repr(names[int(i)]) for i in chosen[:limit])
     return text if len(chosen) <= limit else f"{text} and {len(chosen) - limit} more"
-
-
-def in_range(values: FloatArray) -> BoolArray:
-    """Return which numbers are 0 or between `SMALLEST` and `LARGEST`; NaN is not."""
-    return np.asarray((values == 0) | ((values >= SMALLEST) & (values <= LARGEST)))
 
 
 def plural(count: int, noun: str) -> str:
@@ -81,14 +76,6 @@ def _texts(values: Iterable[Any]) -> set[Any] | None:
     return different
 
 
-def number(value: object) -> float:
-    """Return `value` as a float, or NaN if it is not a number or too large for a float."""
-    try:
-        return float(NUMBER.take(value))
-    except (OverflowError, TypeError, ValueError):
-        return np.nan
-
-
 def unique_names(names: Iterable[str], what: str) -> tuple[str, ...]:
     """Return `names` as a tuple after checking that they are distinct non-empty strings."""
     result = tuple(names)
@@ -105,7 +92,7 @@ def unique_names(names: Iterable[str], what: str) -> tuple[str, ...]:
     return result
 
 
-def _amounts(values: Any, n: int, what: str, names: Sequence[str], *, absent: bool = False) -> FloatArray:
+def _amounts(values: Any, n: int, what: str, names: Sequence[str], *, absent: bool = False, unit: str = "B") -> FloatArray:
     """Return a per-task column of finite amounts >= 0 from a scalar or a sequence.
 
     With `absent`, None and NaN mean "unknown".
@@ -114,7 +101,7 @@ def _amounts(values: Any, n: int, what: str, names: Sequence[str], *, absent: bo
         values = np.nan if absent else 0.0
     text = f"a number or {plural(n, 'number')}, one per task"
     values = in_order(values, what, Axis("task", names))
-    column = np.array(check_array(values, what, text=text, absent=absent, error=InvalidProblem))
+    column = np.array(check_array(values, what, text=text, absent=absent, unit=unit, error=InvalidProblem))
     if column.ndim == 0:
         column = np.full(n, column)
     if column.shape != (n,):
@@ -207,7 +194,7 @@ class TaskGraph(Frozen):
         names = unique_names(tasks, "task")
         n = len(names)
         output = _amounts(output_bytes, n, "output_bytes", names)
-        arcs, sizes = _read_edges(edges, edge_bytes, names, output)
+        arcs, sizes = read_edges(edges, edge_bytes, names, output)
         axis = Axis("task", names)
         ops = (op,) * n if isinstance(op, str) else tuple(each(op, "op", axis))
         shapes = (None,) * n if shape is None else tuple(each(shape, "shape", axis, absent=None))
@@ -232,7 +219,7 @@ class TaskGraph(Frozen):
             weight_bytes=_amounts(weight_bytes, n, "weight_bytes", names),
             input_bytes=_amounts(input_bytes, n, "input_bytes", names),
             output_bytes=output,
-            flops=_amounts(flops, n, "flops", names, absent=True),
+            flops=_amounts(flops, n, "flops", names, absent=True, unit="FLOP"),
             bytes_accessed=_amounts(bytes_accessed, n, "bytes_accessed", names, absent=True),
             shape=shapes,
             colocation=tuple(None if label is None else str(label) for label in labels),
@@ -244,12 +231,48 @@ class TaskGraph(Frozen):
     def __repr__(self) -> str:
         return f"<TaskGraph of {plural(self.n_tasks, 'task')} and {plural(self.n_edges, 'edge')}>"
 
+    _repr_html_ = later("hetsched.report.notebook:graph_html")
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __bool__(self) -> bool:
+        return True  # as any value, also without tasks
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __contains__(self, task: object) -> bool:
+        return isinstance(task, str) and task in self.index
+
     def replace(self, **changes: Any) -> TaskGraph:
         """Return a copy with some constructor arguments replaced; the order of the names must stay the same."""
         arguments = {name: self.__dict__[name] for name in self._fields if name not in ("names", "edges", "edge_bytes")}
         if "edges" not in changes:
             arguments |= {"edges": self.edges, "edge_bytes": self.edge_bytes}
         return TaskGraph(**{"tasks": self.names, **arguments, **changes})
+
+    @checked
+    def write(self, path: str | PathLike[str]) -> None:
+        """Write the graph as a JSON document; ``hetsched.read`` reads it back to the bit."""
+        documents.write(self, path)
+
+    @checked(InvalidProblem)
+    def successors(self, task: str) -> tuple[str, ...]:
+        """Return the names of the tasks that read the output of a task, in the order of the edges."""
+        i = self._place(task)
+        return tuple(self.names[j] for j in self.succ[self.succ_ptr[i] : self.succ_ptr[i + 1]].tolist())
+
+    @checked(InvalidProblem)
+    def predecessors(self, task: str) -> tuple[str, ...]:
+        """Return the names of the tasks whose output a task reads, in the order of the edges."""
+        i = self._place(task)
+        return tuple(self.names[j] for j in self.pred[self.pred_ptr[i] : self.pred_ptr[i + 1]].tolist())
+
+    def _place(self, task: str) -> int:
+        if task not in self.index:
+            raise InvalidProblem(f"{task!r} is no task of the graph; graph.names has all {self.n_tasks}")
+        return self.index[task]
 
     @property
     def n_tasks(self) -> int:
@@ -260,6 +283,11 @@ class TaskGraph(Frozen):
     def n_edges(self) -> int:
         """Number of edges, parallel ones merged."""
         return len(self.edges)
+
+    @cached_property
+    def has_shapes(self) -> bool:
+        """Whether some task has a `Shape`: the graph is one of operators on tensors."""
+        return any(shape is not None for shape in self.shape)
 
     @cached_property
     def index(self) -> dict[str, int]:
@@ -346,58 +374,69 @@ class TaskGraph(Frozen):
         return [self.names[i] for i in cycle]
 
     @classmethod
-    def from_networkx(cls, graph: networkx.DiGraph[Any]) -> TaskGraph:
+    @checked(InvalidProblem)
+    def from_networkx(
+        cls, graph: networkx.DiGraph[Any], *, nodes: Mapping[str, str | None] | None = None, edges: Mapping[str, str | None] | None = None
+    ) -> TaskGraph:
         """Build a task graph from a ``networkx.DiGraph``.
 
-        Nodes become tasks (their ``str``), in the graph's order. Node attributes `op`,
+        Nodes become tasks (their ``str``), in the graph's order; multigraph edges are summed. The node attributes `op`,
         `weight_bytes`, `input_bytes`, `output_bytes`, `flops`, `bytes_accessed`, `shape`, `colocation` and
-        `devices` and the edge attribute `bytes` are read; others are ignored. Multigraph edges are
-        summed.
+        `devices` and the edge attribute `bytes` are read; those of the graph as a whole are not.
+
+        Parameters
+        ----------
+        graph : networkx.DiGraph
+        nodes, edges : mapping, optional
+            Other attributes, with the name above that each stands for, or None for one that is left out:
+            ``nodes={"label": None}, edges={"weight": "bytes"}``.
+
+        Raises
+        ------
+        InvalidProblem
+            The graph is undirected or has a cycle, or an attribute is none of these.
         """
-        if not callable(getattr(graph, "is_directed", None)) or isinstance(graph, type):
-            raise InvalidProblem(f"graph is {shown(graph)}; it must be a networkx.DiGraph")
-        if not graph.is_directed():
-            raise InvalidProblem("an undirected networkx graph has no precedence; pass a DiGraph")
-        nodes = list(graph.nodes(data=True))
+        from hetsched.problem import tables
 
-        def column(name: str, default: Any) -> list[Any]:
-            return [data.get(name, default) for _, data in nodes]
-
-        return cls(
-            [str(node) for node, _ in nodes],
-            [(str(u), str(v), data.get("bytes")) for u, v, data in graph.edges(data=True)],
-            op=column("op", ""),
-            weight_bytes=column("weight_bytes", 0.0),
-            input_bytes=column("input_bytes", 0.0),
-            output_bytes=column("output_bytes", 0.0),
-            flops=column("flops", np.nan),
-            bytes_accessed=column("bytes_accessed", np.nan),
-            shape=column("shape", None),
-            colocation=column("colocation", None),
-            devices=column("devices", None),
-        )
+        return cls(**tables.from_networkx(graph, nodes or {}, edges or {}))
 
     def to_networkx(self) -> networkx.DiGraph[Any]:
         """Return a ``networkx.DiGraph`` whose nodes are the task names; inverse of `from_networkx`."""
-        import networkx
+        from hetsched.problem import tables
 
-        graph: networkx.DiGraph[Any] = networkx.DiGraph()
-        for i, name in enumerate(self.names):
-            graph.add_node(
-                name,
-                op=self.op[i],
-                weight_bytes=float(self.weight_bytes[i]),
-                input_bytes=float(self.input_bytes[i]),
-                output_bytes=float(self.output_bytes[i]),
-                flops=float(self.flops[i]),
-                bytes_accessed=float(self.bytes_accessed[i]),
-                shape=self.shape[i],
-                colocation=self.colocation[i],
-                devices=self.devices[i],
-            )
-        for (i, j), size in zip(self.edges.tolist(), self.edge_bytes.tolist(), strict=True):
-            graph.add_edge(self.names[i], self.names[j], bytes=size)
-        return graph
+        return tables.to_networkx(self)
+
+    @classmethod
+    @checked(InvalidProblem)
+    def from_dataframe(cls, tasks: pandas.DataFrame, edges: pandas.DataFrame | None = None) -> TaskGraph:
+        """Build a task graph from tables of pandas.
+
+        Parameters
+        ----------
+        tasks : pandas.DataFrame
+            A row for each task. A column `task` has the names, or without it the index. Other columns have the names of the
+            per-task arguments of the constructor; where one may be None, so may be a cell, or NaN.
+        edges : pandas.DataFrame, optional
+            A row for each edge, with columns `source` and `target` and, if not all are the outputs of their sources, `bytes`.
+
+        Raises
+        ------
+        InvalidProblem
+            A column has another name, or a value breaks a rule of the constructor.
+        """
+        from hetsched.problem import tables
+
+        return cls(**tables.from_dataframe(tasks, edges))
+
+    @checked
+    def to_dataframe(self, of: Literal["tasks", "edges"] = "tasks") -> pandas.DataFrame:
+        """Return the tasks, or the edges, as the ``pandas.DataFrame`` that `from_dataframe` reads.
+
+        Raises `MissingDependency` without pandas.
+        """
+        from hetsched.problem import tables
+
+        return tables.to_dataframe(self, of)
 
 
 def _checked_shape(name: str, shape: Any) -> Shape:
@@ -427,78 +466,3 @@ def _compressed(row: IntArray, column: IntArray, n: int) -> tuple[IntArray, IntA
     for array in arrays:
         array.setflags(write=False)
     return arrays
-
-
-def _read_edges(
-    edges: Iterable[Edge] | npt.NDArray[np.integer[Any]], edge_bytes: Numbers | None, names: tuple[str, ...], output_bytes: FloatArray
-) -> tuple[IntArray, FloatArray]:
-    """Return ([E, 2] task indices, [E] bytes) with parallel edges summed."""
-    if isinstance(edges, np.ndarray) and edges.dtype.kind in "iu":
-        arcs, sizes = _indexed_edges(edges, edge_bytes, names, output_bytes)
-    elif edge_bytes is not None:
-        raise InvalidProblem("edge_bytes needs an integer array of edges; write named edges as (source, target, bytes)")
-    else:
-        arcs, sizes = _named_edges(edges, names, output_bytes)
-    bad = ~in_range(sizes)
-    if bad.any():
-        e = int(np.flatnonzero(bad)[0])
-        i, j = arcs[e]
-        raise InvalidProblem(f"edge {names[i]!r} -> {names[j]!r} carries {sizes[e]} bytes; it must be {RANGE}")
-    keys = arcs[:, 0] * len(names) + arcs[:, 1]
-    if len(distinct(keys)) == len(keys):
-        return arcs, sizes
-    unique, first, group = np.unique(keys, return_index=True, return_inverse=True)
-    kept = np.sort(first)
-    total = np.zeros(len(unique))
-    np.add.at(total, group, sizes)
-    return arcs[kept], total[group[kept]]
-
-
-def _indexed_edges(
-    edges: npt.NDArray[np.integer[Any]], edge_bytes: Numbers | None, names: tuple[str, ...], output_bytes: FloatArray
-) -> tuple[IntArray, FloatArray]:
-    arcs = np.array(edges, dtype=np.int64).reshape(-1, 2) if edges.size == 0 else np.array(edges, dtype=np.int64)
-    if arcs.ndim != 2 or arcs.shape[1] != 2:
-        raise InvalidProblem(f"an array of edges must have shape [E, 2]; got {arcs.shape}")
-    outside = (arcs < 0) | (arcs >= len(names))
-    if outside.any():
-        e = int(np.flatnonzero(outside.any(axis=1))[0])
-        raise InvalidProblem(f"edge {e} joins tasks {tuple(arcs[e].tolist())} but task indices run from 0 to {len(names) - 1}")
-    if edge_bytes is None:
-        return arcs, output_bytes[arcs[:, 0]]
-    sizes = np.array(check_array(in_order(edge_bytes, "edge_bytes", edge_axis(arcs, names)), "edge_bytes", error=InvalidProblem))
-    if sizes.ndim == 0:
-        sizes = np.full(len(arcs), sizes)
-    if sizes.shape != (len(arcs),):
-        raise InvalidProblem(f"edge_bytes has shape {sizes.shape} but there are {len(arcs)} edges; give one number per edge")
-    return arcs, sizes
-
-
-def _named_edges(edges: Iterable[Edge], names: tuple[str, ...], output_bytes: FloatArray) -> tuple[IntArray, FloatArray]:
-    rows = list(edges)
-    index = dict(zip(names, range(len(names)), strict=True))
-    try:
-        ends = [np.fromiter(map(index.__getitem__, map(itemgetter(end), rows)), np.int64, len(rows)) for end in (0, 1)]
-        given = [row[2] if len(row) > 2 else None for row in rows]
-    except (KeyError, IndexError, TypeError):
-        _refuse_edge(rows, index)
-    arcs = np.stack(ends, axis=1)
-    try:
-        sizes = np.array(given, dtype=np.float64)  # None becomes NaN
-    except (TypeError, ValueError, OverflowError) as error:
-        bad = next((row for row in rows if len(row) > 2 and row[2] is not None and np.isnan(number(row[2]))), rows[0])
-        raise InvalidProblem(f"edge {bad!r}: bytes must be a number") from error
-    absent = np.array([e for e in np.flatnonzero(np.isnan(sizes)).tolist() if given[e] is None], np.int64)
-    sizes[absent] = output_bytes[arcs[absent, 0]]
-    return arcs, sizes
-
-
-def _refuse_edge(rows: Sequence[Any], index: dict[str, int]) -> NoReturn:
-    """Raise the error that names the first malformed edge."""
-    for row in rows:
-        if isinstance(row, str) or not isinstance(row, Sequence) or not 2 <= len(row) <= 3:
-            raise InvalidProblem(f"edge {row!r} is not (source, target) or (source, target, bytes)")
-        for end in row[:2]:
-            if not isinstance(end, str) or end not in index:
-                raise InvalidProblem(f"edge {row[0]!r} -> {row[1]!r} names {end!r}, which is no task of the graph")
-    raise AssertionError("unreachable: every edge is well formed")

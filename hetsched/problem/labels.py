@@ -105,6 +105,8 @@ def _mapping(values: Mapping[Any, Any], what: str, axes: Sequence[Axis], error: 
     rows = [in_order(given[place], f"{what}[{shown(labels[place])}]", *others, error=error) for place in places]
     try:
         array = np.array(rows)
+        if array.dtype.kind == "U":
+            array = np.array(rows, dtype=object)  # numbers among text stay numbers
     except ValueError:
         raise error(f"{what} has different numbers of values for different {axes[chosen].what}s; give each as many") from None
     return np.moveaxis(array, 0, chosen) if array.ndim > chosen else array

@@ -14,6 +14,7 @@ from hetsched import documents
 from hetsched.arguments import checked, number, whole
 from hetsched.arrays import BoolArray, FloatArray, Frozen, IntArray, readonly, row_starts
 from hetsched.errors import InvalidProblem
+from hetsched.lazy import later
 from hetsched.problem.cluster import Cluster
 from hetsched.problem.graph import TaskGraph
 from hetsched.problem.labels import Axis, Numbers
@@ -26,6 +27,7 @@ from hetsched.problem.validation import (
     checked_kinds,
     checked_sizes,
     checked_transfers,
+    warn_of_units,
 )
 
 Batching = Literal["once", "free"]
@@ -97,9 +99,15 @@ class Problem(Frozen):
     InvalidProblem
         An argument breaks a rule; the message has the task, edge or device, the rule and the remedy.
 
+    Warns
+    -----
+    UserWarning
+        Tasks have a `Shape`, as those of captured models, and a link, a memory or a duration looks like one of another unit: below
+        1 MB/s, below 1 MB, above an hour.
+
     Notes
     -----
-    Units are seconds, bytes and bytes per second. docs/background/semantics.md
+    Units are seconds, bytes and bytes per second; durations may be text with a unit, ``"2 ms"``. docs/background/semantics.md
     defines each option.
     """
 
@@ -160,10 +168,13 @@ class Problem(Frozen):
         )
         check_eligibility(self)
         check_coverage(self)
+        warn_of_units(self)
 
     def __repr__(self) -> str:
         inputs = "" if self.inputs == 1 else f", {self.inputs} inputs, batching {self.batching}"
         return f"<Problem: {self.n_tasks} tasks on {', '.join(self.cluster.names)}{inputs}, communication {self.communication}>"
+
+    _repr_html_ = later("hetsched.report.notebook:problem_html")
 
     def replace(self, **changes: Any) -> Problem:
         """Return a copy with some constructor arguments replaced.

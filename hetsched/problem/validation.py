@@ -9,12 +9,15 @@ import numpy as np
 
 from hetsched.arguments import check_array, check_count, shown
 from hetsched.arrays import BoolArray, FloatArray, IntArray
-from hetsched.errors import InvalidProblem
+from hetsched.errors import InvalidProblem, warn
 from hetsched.problem.cluster import Cluster
-from hetsched.problem.graph import RANGE, TaskGraph, in_range, named
+from hetsched.problem.graph import TaskGraph, named
 from hetsched.problem.labels import Axis, edge_axis, in_order
+from hetsched.problem.ranges import RANGE, in_range
 
 MOST_INPUTS = 1_000_000
+SLOW, SMALL, LONG = 1e6, 1e6, 3600.0
+"""Bytes per second, bytes and seconds beyond which an amount beside real tensors looks like one of another unit."""
 
 
 class Checked(Protocol):
@@ -77,6 +80,25 @@ def check_eligibility(problem: Checked) -> None:
     stuck = np.flatnonzero(~problem.class_eligible.any(axis=1))
     if len(stuck):  # where paths are missing, each device is a class
         _refuse_paths(problem, united, int(stuck[0]))
+
+
+def warn_of_units(problem: Checked) -> None:
+    """Warn of amounts that look like gigabytes or milliseconds, if tasks have the sizes of operators on real tensors."""
+    if not problem.graph.has_shapes:
+        return
+    names, devices = problem.graph.names, problem.cluster.names
+    bandwidth, memory, times = problem.cluster.bandwidth, problem.cluster.memory_bytes, problem.class_durations
+    found: list[tuple[str, str, str]] = []
+    for h, k in np.argwhere((bandwidth > 0) & (bandwidth < SLOW))[:1].tolist():
+        given = f"{bandwidth[h, k]:g}"
+        found += [(f"bandwidth from {devices[h]!r} to {devices[k]!r} is {given} bytes per second", "below 1 MB/s", f"{given} GB/s")]
+    for k in np.flatnonzero((memory > 0) & (memory < SMALL))[:1].tolist():
+        found += [(f"memory_bytes of device {devices[k]!r} is {memory[k]:g}", "below 1 MB", f"{memory[k]:g} GB")]
+    for i, c, b in np.argwhere(times > LONG)[:1].tolist():
+        where, given = devices[problem.device_class.tolist().index(c)], f"{times[i, c, b]:g}"
+        found += [(f"the duration of task {names[i]!r} on {where!r} is {given} s", "above an hour", f"{given} us")]
+    for fact, limit, text in found:
+        warn(f"{fact}, {limit}, though tasks have the sizes of real tensors; give it with its unit, as in {text!r}", UserWarning)
 
 
 def _refuse_paths(problem: Checked, usable: BoolArray, stuck: int) -> None:
@@ -204,7 +226,7 @@ def checked_durations(values: Any, graph: TaskGraph, devices: Axis, sizes: IntAr
     n, size, what = graph.n_tasks, len(devices.names), f"{devices.what}s"
     values = in_order(values, "durations", Axis("task", graph.names), devices, Axis("batch size", sizes.tolist()))
     text = f"an array of {n} tasks x {size} {what} of seconds"
-    times = np.array(check_array(values, "durations", text=text, absent=True, error=InvalidProblem), order="C")
+    times = np.array(check_array(values, "durations", text=text, absent=True, unit="s", error=InvalidProblem), order="C")
     shape = times.shape
     if times.ndim == 2 and len(sizes) == 1:
         times = times[:, :, None]
@@ -227,7 +249,7 @@ def checked_transfers(values: Any, graph: TaskGraph, cluster: Cluster) -> FloatA
     shape = (graph.n_edges, cluster.n_devices, cluster.n_devices)
     devices = Axis("device", cluster.names)
     values = in_order(values, "transfers", edge_axis(graph.edges, graph.names), devices, devices)
-    given = check_array(values, "transfers", text=f"an array of shape {list(shape)}", absent=True, error=InvalidProblem)
+    given = check_array(values, "transfers", text=f"an array of shape {list(shape)}", absent=True, unit="s", error=InvalidProblem)
     times = np.array(given, order="C")
     if times.shape != shape and not (times.size == 0 and graph.n_edges == 0):
         raise InvalidProblem(

@@ -16,7 +16,7 @@ from hetsched.documents import write_bytes
 from hetsched.errors import UnsupportedFeature
 from hetsched.problem.problem import Problem
 from hetsched.report import GANTT_FORMATS, require
-from hetsched.report.groups import Groups, groups, ink, labels
+from hetsched.report.groups import Groups, fitted, groups, ink, labels
 from hetsched.report.pairs import Against, paired, paler
 from hetsched.report.tables import schedule_of
 from hetsched.report.units import seconds, time_unit
@@ -272,11 +272,9 @@ class _Drawing:
         width = self._pixels(self.finish - self.start) * 72 / self.ax.figure.dpi / (LABEL * 0.62)  # in letters
         row, wide = self.schedule.batches.device, np.flatnonzero(width >= 1.5)
         for b, text in zip(wide.tolist(), labels(self.schedule, wide), strict=True):
-            fits = int(width[b] - 0.5)
-            if len(text) > fits:
-                if fits < 7:
-                    continue
-                text = text[: (fits - 1) // 2] + "\N{HORIZONTAL ELLIPSIS}" + text[-(fits // 2) :]  # names differ at either end
+            text = fitted(text, int(width[b] - 0.5))
+            if not text:
+                continue
             self.ax.text(
                 (self.start[b] + self.finish[b]) / 2,
                 row[b],

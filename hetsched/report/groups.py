@@ -68,9 +68,7 @@ def groups(problem: Problem, schedule: Schedule, colour_by: str | Sequence[str] 
     """
     colour_by = colour_by if isinstance(colour_by, str) else list(colour_by)  # an array would compare by element
     if colour_by == "module":
-        start = np.full(problem.n_tasks, np.inf)
-        np.minimum.at(start, schedule.batches.task, schedule.batches.start)
-        return _in_order(modules(problem.graph.names), start, "module")
+        return by_module(schedule)
     if colour_by == "cut":
         number = cut_apart(problem.graph).of_task
         return _in_order([f"module {x + 1}" for x in number.tolist()], number.astype(np.float64), "cut module")
@@ -81,6 +79,13 @@ def groups(problem: Problem, schedule: Schedule, colour_by: str | Sequence[str] 
     if len(colour_by) != problem.n_tasks:
         raise UnsupportedFeature(f"colour_by names {len(colour_by)} groups for {problem.n_tasks} tasks; give one for each task")
     return _longest(schedule, [str(name) for name in colour_by], "group")
+
+
+def by_module(schedule: Schedule) -> Groups:
+    """Return the tasks of a schedule in coloured groups by `modules`, in the order of their first starts."""
+    start = np.full(len(schedule.tasks), np.inf)
+    np.minimum.at(start, schedule.batches.task, schedule.batches.start)
+    return _in_order(modules(schedule.tasks), start, "module")
 
 
 def modules(names: Sequence[str]) -> list[str]:
@@ -135,6 +140,13 @@ def ink(colour: str) -> str:
     """Return black or white, whichever has more contrast with `colour`."""
     red, green, blue = (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
     return "#000000" if 0.2126 * red**2.2 + 0.7152 * green**2.2 + 0.0722 * blue**2.2 > 0.18 else "#ffffff"
+
+
+def fitted(text: str, letters: int) -> str:
+    """Return a name shortened in the middle to so many letters, for names differ at either end; nothing if only a few would remain."""
+    if len(text) <= letters:
+        return text
+    return "" if letters < 7 else text[: (letters - 1) // 2] + "\N{HORIZONTAL ELLIPSIS}" + text[-(letters // 2) :]
 
 
 def labels(schedule: Schedule, batches: IntArray | None = None) -> list[str]:

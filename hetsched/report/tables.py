@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -45,21 +43,10 @@ def batch_table(problem: Problem, schedule: Schedule) -> Columns:
 
     Columns are task, op, module, device, start, finish, duration (seconds), size and inputs (text).
     """
-    batches, graph = schedule.batches, problem.graph
-    module = texts(modules(graph.names))
-    items = schedule.items.tolist()
-    inputs = [spans(items[first:last]) for first, last in itertools.pairwise(schedule.item_ptr.tolist())]
-    return Columns(
-        task=texts(graph.names)[batches.task],
-        op=texts(graph.op)[batches.task],
-        module=module[batches.task],
-        device=texts(schedule.devices)[batches.device],
-        start=batches.start,
-        finish=batches.finish,
-        duration=batches.finish - batches.start,
-        size=batches.size,
-        inputs=texts(inputs),
-    )
+    columns, graph = dict(schedule.named_batches().to_dict()), problem.graph
+    of_tasks = {"op": texts(graph.op), "module": texts(modules(graph.names))}
+    named = {name: column[schedule.batches.task] for name, column in of_tasks.items()}
+    return Columns(task=columns.pop("task"), **named, **columns)
 
 
 @checked
@@ -70,11 +57,8 @@ def to_dataframe(problem: Problem, schedule: Schedule | Solution) -> Any:
     and inputs (their numbers, for instance ``"0-3, 7"``). ``schedule.transfers.to_dataframe()`` has the
     transfers. Raises `MissingDependency` without pandas.
     """
-    return (
-        batch_table(problem, schedule_of(problem, schedule))
-        .to_dataframe()
-        .sort_values(["start", "finish"], kind="stable", ignore_index=True)
-    )
+    table = batch_table(problem, schedule_of(problem, schedule))
+    return table.to_dataframe().sort_values(["start", "finish"], kind="stable", ignore_index=True)
 
 
 @checked
@@ -117,17 +101,6 @@ def method_table(solution: Solution) -> Columns:
     gap = np.array([relative_gap(makespan, solution.bound) for makespan in ran.makespan[order].tolist()], np.float64)
     columns = {name: ran[name][order] for name in ("method", "makespan", "evaluations", "seconds")}
     return Columns(**columns, gap=gap)
-
-
-def spans(items: Iterable[int]) -> str:
-    """Return input numbers as text: ``0-3, 7``."""
-    runs: list[list[int]] = []
-    for number in sorted(items):
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
 
 
 def _shared(schedule: Schedule) -> FloatArray:

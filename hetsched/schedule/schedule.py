@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from os import PathLike
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from hetsched import documents
 from hetsched.arguments import check_array, checked
-from hetsched.arrays import Columns, FloatArray, Frozen, IntArray, deferred, readonly, row_starts
+from hetsched.arrays import Columns, FloatArray, Frozen, IntArray, deferred, readonly, row_starts, texts
 from hetsched.errors import InvalidSchedule
+from hetsched.lazy import later
 from hetsched.problem.graph import unique_names
 from hetsched.problem.problem import MOST_ITEMS
 from hetsched.schedule.decision import Decision
+
+if TYPE_CHECKING:
+    import pandas
 
 _BATCH = {"task": True, "device": True, "start": False, "finish": False, "size": True}
 _TRANSFER = {"edge": True, "source": True, "target": True, "start": False, "finish": False}
@@ -188,10 +193,52 @@ class Schedule(Frozen):
     def __repr__(self) -> str:
         return f"<Schedule of {len(self.batches)} batches on {len(self.devices)} devices, makespan {self.makespan:.6g} s>"
 
+    _repr_html_ = later("hetsched.report.notebook:schedule_html")
+
     @checked
     def write(self, path: str | PathLike[str]) -> None:
         """Write the schedule as a JSON document; ``hetsched.read`` reads it back to the bit."""
         documents.write(self, path)
+
+    @property
+    def placement(self) -> dict[str, str]:
+        """The device of each task, by their names, as ``Decision.from_assignment(problem, placement)`` takes it.
+
+        Raises `InvalidSchedule` if a task runs on several devices, each with some of the inputs: `device_of` has the device of each.
+        """
+        task, device = self.batches.task.tolist(), self.batches.device.tolist()
+        result: dict[str, str] = {}
+        for i, k in sorted(zip(task, device, strict=True)):
+            name, where = self.tasks[i], self.devices[k]
+            if result.setdefault(name, where) != where:
+                raise InvalidSchedule(
+                    f"task {name!r} runs on {result[name]!r} and on {where!r}, each with some of the inputs; ask for that of one input: "
+                    f"schedule.device_of({name!r}, item)"
+                )
+        return result
+
+    def named_batches(self) -> Columns:
+        """Return a table of the batches with names instead of indices, in the order of `batches`.
+
+        Columns are task, device, start, finish, duration (seconds), size and inputs (text, for instance ``"0-3, 7"``).
+        """
+        batches, items = self.batches, self.items.tolist()
+        return Columns(
+            task=texts(self.tasks)[batches.task],
+            device=texts(self.devices)[batches.device],
+            start=batches.start,
+            finish=batches.finish,
+            duration=batches.finish - batches.start,
+            size=batches.size,
+            inputs=texts(spans(items[first:last]) for first, last in itertools.pairwise(self.item_ptr.tolist())),
+        )
+
+    def to_dataframe(self) -> pandas.DataFrame:
+        """Return the batches as a ``pandas.DataFrame`` by start, with the columns of `named_batches`.
+
+        Raises `MissingDependency` without pandas. ``hetsched.report.to_dataframe(problem, schedule)`` adds operators and modules.
+        """
+        return self.named_batches().to_dataframe().sort_values(["start", "finish"], kind="stable", ignore_index=True)
 
     @cached_property
     def decision(self) -> Decision:
@@ -264,3 +311,14 @@ class Schedule(Frozen):
     def finish(self, task: str, item: int = 0) -> float:
         """Return the finish of the batch with input `item` of `task`, in seconds."""
         return float(self.batches.finish[self._batch(task, item)])
+
+
+def spans(items: Iterable[int]) -> str:
+    """Return input numbers as text: ``0-3, 7``."""
+    runs: list[list[int]] = []
+    for number in sorted(items):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)

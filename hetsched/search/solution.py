@@ -13,6 +13,7 @@ from hetsched import documents
 from hetsched.arguments import TEXT, checked
 from hetsched.arrays import Columns, Frozen, deferred
 from hetsched.errors import HetschedError, Infeasible, InvalidProblem, InvalidSchedule
+from hetsched.lazy import later
 from hetsched.schedule.schedule import Schedule
 from hetsched.stopping import Stop
 from hetsched.verification.verify import Violation
@@ -181,6 +182,8 @@ class Solution(Frozen):
     def __repr__(self) -> str:
         result = "no schedule" if self.schedule is None else f"{self.objective} {self.value:.6g} s, gap {self.gap:.2%}"
         return f"<Solution by {self.method}: {self.status}, {result}>"
+
+    _repr_html_ = later("hetsched.report.notebook:solution_html")
 
     @property
     def status(self) -> Status:

@@ -67,15 +67,15 @@ def test_json_has_the_devices_the_link_and_the_sources(run, system):
 
 
 def test_a_gpu_that_is_not_in_the_catalogue_has_to_be_stated(run, system):
-    system("0, NVIDIA GeForce RTX 4080, 16376, 16000\n1, NVIDIA GeForce RTX 3060, 8192, 8000\n")
+    system("0, NVIDIA TITAN RTX, 24576, 24000\n1, NVIDIA GeForce RTX 3060, 8192, 8000\n")
     done = run("machine")
     assert done.exit_code == 2
-    assert "gpu0 is 'NVIDIA GeForce RTX 4080' with 16.0 GiB, gpu1 is 'NVIDIA GeForce RTX 3060' with 8.0 GiB, which is not in" in done.stderr
-    assert "state a kind of hetsched machine --list, or its figures: --device gpu0=NAME:16.0GiB:BANDWIDTH:PEAK" in done.stderr
-    done = run("machine", "--device", "gpu0=rtx4080:16GB:717GB/s:97.5TF", "--device", "gpu1=rtx3060", "-o", "here.json")
+    assert "gpu0 is 'NVIDIA TITAN RTX' with 24.0 GiB, gpu1 is 'NVIDIA GeForce RTX 3060' with 8.0 GiB, which is not in" in done.stderr
+    assert "state a kind of hetsched devices, or its figures: --device gpu0=NAME:24.0GiB:BANDWIDTH:PEAK" in done.stderr
+    done = run("machine", "--device", "gpu0=titanrtx:24GB:672GB/s:65.2TF", "--device", "gpu1=rtx3060", "-o", "here.json")
     assert done.exit_code == 0
     first, second, _ = hs.read("here.json").cluster.devices
-    assert (first.kind, first.memory_bytes, first.memory_bandwidth, first.peak_flops) == ("rtx4080", 16e9, 717e9, {"float16": 97.5e12})
+    assert (first.kind, first.memory_bytes, first.memory_bandwidth, first.peak_flops) == ("titanrtx", 24e9, 672e9, {"float16": 65.2e12})
     assert (second.kind, second.memory_bytes) == ("rtx3060", 8192 * 2**20)
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 import hetsched as hs
-from hetsched.costs import interconnects
-from hetsched.costs.devices import CATALOGUE, REPORTED, device, kind_of, machine, names
-from hetsched.costs.interconnects import Interconnect
+from hetsched.costs.devices import device, kind_of, machine, names
+from hetsched.problem import interconnects
+from hetsched.problem.catalogue import CATALOGUE, REPORTED
+from hetsched.problem.interconnects import Interconnect
 
 
 @pytest.mark.parametrize("kind", names())
@@ -20,7 +21,7 @@ def test_every_entry_is_complete_and_cites_its_source(kind):
     assert made.memory_bandwidth == entry.memory_bandwidth > 8e10
     assert 8e9 <= made.memory_bytes == entry.memory_bytes < 1e12
     assert 0 < made.launch_overhead < 1e-4
-    assert entry.source.startswith(("NVIDIA", "Intel", "AMD", "Apple"))
+    assert entry.source.startswith(("NVIDIA", "Intel", "AMD", "Apple", "Google"))
 
 
 def test_peaks_are_consistent_between_dtypes():
@@ -38,7 +39,7 @@ def test_kinds_are_found_as_people_write_them_and_figures_can_be_replaced():
 
 
 def test_unknown_kind():
-    with pytest.raises(hs.InvalidProblem, match=r"device kind 'tpu' is not in the catalogue \(skylake, .*epyc9654\); choose one of these"):
+    with pytest.raises(hs.InvalidProblem, match="device kind 'tpu' is not in the catalogue, which has tpu-v5e; choose one that hetsched"):
         device("tpu")
 
 
@@ -50,6 +51,56 @@ def test_names_that_drivers_report_are_found_with_their_memory(name, kind):
     if entry.family == "cuda":
         assert kind_of(f"NVIDIA {name}") == kind
         assert kind_of(name, entry.memory_bytes / 2) is None
+
+
+def test_a_cluster_takes_names_of_the_catalogue():
+    made = hs.Cluster(["T4", "rtx 4060", "t4", "epyc9654"])
+    assert made.names == ("t4-0", "rtx4060", "t4-1", "epyc9654")
+    assert made.devices[:2] == (device("t4", "t4-0"), device("rtx4060"))
+    third, fourth = (interconnects.link(name) for name in ("pcie3-x16", "pcie4-x8"))
+    assert (made.bandwidth[0, 2], made.bandwidth[1, 3], made.latency[3, 1]) == (third.bandwidth, fourth.bandwidth, fourth.latency)
+    assert hs.Cluster(["t4", "a100"], 5.0).bandwidth[0, 1] == 5.0
+    assert hs.Cluster(["t4", "a100"], 5.0).latency[0, 1] == 0.0
+    assert hs.Cluster(["t4", hs.Device("x")], 5.0).devices[0] == device("t4")
+
+
+@pytest.mark.parametrize("names", [["p4", "p5"], ["a10", "cpu"]])
+def test_names_are_no_kinds_unless_all_are(names):
+    assert hs.Cluster(names, 1.0).devices == tuple(map(hs.Device, names))
+
+
+@pytest.mark.parametrize("devices", [["epyc9654", "skylake"], ["t4", "apple-m4"], ["t4", hs.Device("x")], ["a", "b"]])
+def test_links_are_required_where_no_data_sheet_has_them(devices):
+    with pytest.raises(hs.InvalidProblem, match="bandwidth is missing"):
+        hs.Cluster(devices)
+
+
+def test_every_kind_has_a_link_or_none():
+    assert {entry.link for entry in CATALOGUE.values()} <= {"", *interconnects.LINKS}
+    wanted = "l4 a10 a30 l40s h200 b200 rtx3060 rtx5090 mi250x mi300x jetson-agx-orin apple-m2 apple-m4-max xeon8480 epyc7763 tpu-v5e"
+    assert set(wanted.split()) <= set(CATALOGUE)
+
+
+# Peaks as the vendors print them: Ada white paper, Jetson data sheets (half of the sparse figures), AMD's data sheets.
+@pytest.mark.parametrize(
+    ("kind", "dtype", "teraflops"),
+    [
+        ("rtx4080", "float32", 48.7),
+        ("rtx4070ti", "float32", 40.1),
+        ("rtx4080", "int8", 389.9),
+        ("rtx3080", "float32", 29.8),
+        ("rtx3070", "float16", 40.6),
+        ("rtx5080", "float16", 112.6),
+        ("rtx5070", "float32", 30.9),
+        ("jetson-agx-orin", "int8", 85),
+        ("jetson-orin-nano", "int8", 33.5),
+        ("jetson-orin-nx", "float32", 1.88),
+        ("xeon8380", "float64", 2.944),
+        ("epyc7763", "float64", 2.509),
+    ],
+)
+def test_derived_peaks_agree_with_printed_ones(kind, dtype, teraflops):
+    assert CATALOGUE[kind].peak_flops[dtype] == pytest.approx(teraflops * 1e12, rel=0.005)
 
 
 def test_a_machine_names_its_devices_and_links_them():

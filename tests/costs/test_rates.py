@@ -125,7 +125,7 @@ TEST = {
     "avg_ts": 7340.20,
     "stddev_ts": 23.45,
 }
-TWO = {"gpu_info": "NVIDIA GeForce RTX 4090, NVIDIA GeForce RTX 4080"}
+TWO = {"gpu_info": "NVIDIA GeForce RTX 4090, NVIDIA TITAN RTX"}
 
 
 def bench(folder, *changes, device=None):
@@ -153,7 +153,7 @@ def test_a_file_of_llama_bench_is_read(tmp_path):
     ("change", "device"),
     [
         ({}, "rtx4090"),
-        ({**TWO, "split_mode": "none", "main_gpu": 1}, "NVIDIA GeForce RTX 4080"),
+        ({**TWO, "split_mode": "none", "main_gpu": 1}, "NVIDIA TITAN RTX"),
         ({**TWO, "devices": "CUDA0"}, "rtx4090"),
         ({"gpu_info": ""}, "epyc9654"),
         ({"gpu_info": "", "cpu_info": "Intel Xeon"}, "cpu"),
@@ -168,7 +168,7 @@ def test_the_device_is_the_only_one_that_ran(tmp_path, change, device):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (TWO, r"on NVIDIA GeForce RTX 4090, NVIDIA GeForce RTX 4080 together; add -sm none -mg 0"),
+        (TWO, r"on NVIDIA GeForce RTX 4090, NVIDIA TITAN RTX together; add -sm none -mg 0"),
         ({"n_gpu_layers": 0}, r"with -ngl 0 beside a GPU, which computes long prompts all the same; add -dev none"),
         ({"avg_ts": 0}, r"bench.json is not what llama-bench -o json writes \(ZeroDivisionError"),
         ({"n_gen": None}, r"is not what llama-bench -o json writes \(TypeError"),

@@ -185,6 +185,12 @@ def test_a_graph_of_networkx_with_durations():
     made = frontends.read(graph, cluster=cluster)
     np.testing.assert_array_equal(made.problem.durations[..., 0], [[1, np.nan], [2, 3]])
     assert made.lost == ("attributes of nodes: colour",)
+    graph.edges["a", "b"]["weight"] = 3.0
+    with pytest.raises(InvalidProblem, match="edges of the graph have an attribute 'weight', which is none of bytes"):
+        frontends.read(graph, cluster=cluster)
+    made = frontends.read(graph, cluster=cluster, nodes={"colour": "op"}, edges={"weight": None})
+    assert (made.problem.graph.op[0], made.lost) == ("red", ("attributes of edges: weight",))
+    del graph.edges["a", "b"]["weight"]
     graph.nodes["b"]["durations"] = {"z": 1.0}
     with pytest.raises(InvalidProblem, match="durations of node 'b' has the device 'z'; the cluster has x, y"):
         frontends.read(graph, cluster=cluster)

@@ -12,8 +12,8 @@ from hypothesis import given
 import hetsched as hs
 from hetsched.analysis.critical_chain import critical_chain
 from hetsched.arrays import Columns
-from hetsched.report.tables import spans
 from hetsched.schedule import memory
+from hetsched.schedule.schedule import spans
 from tests.report.cases import diamond, schedules, stack
 
 

@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from hetsched.cli import completion
+from hetsched.cli.commands.devices import TORCH, catalogue_facts, print_catalogue
 from hetsched.cli.files import Outputs, check_writable, read_card, read_rates
 from hetsched.cli.options import JSON, Measured, Reserve
-from hetsched.cli.terminal import say, say_json, say_rows
+from hetsched.cli.terminal import say_json, say_rows
 from hetsched.errors import InvalidProblem
 from hetsched.report.units import size
 
 if TYPE_CHECKING:
     from hetsched.chain.machine import Machine
     from hetsched.cli.hardware import Found
-    from hetsched.costs.interconnects import Interconnect
     from hetsched.problem.cluster import Device
+    from hetsched.problem.interconnects import Interconnect
 
 DEFAULT_LINK = "pcie4-x16"
 IN_USE = 0.02
@@ -30,15 +31,13 @@ def machine(
         list[str] | None,
         typer.Option(
             help="State a device, found or not: a kind of the catalogue, a kind and its memory, or a word with memory, memory bandwidth "
-            "and float16 peak: gpu0=rtx4090, cpu=ryzen9950x:64GB, gpu0=rtx4080:16GB:717GB/s:97TF.",
+            "and float16 peak: gpu0=rtx4090, cpu=ryzen9950x:64GB, gpu0=titanrtx:24GB:672GB/s:65TF.",
             metavar="NAME=KIND",
             show_default=False,
         ),
     ] = None,
     detect: Annotated[bool, typer.Option("--detect/--no-detect", help="Look at this machine; otherwise only --device counts.")] = True,
-    torch: Annotated[
-        bool, typer.Option("--torch", help="Ask torch for the GPUs instead of nvidia-smi, for instance those of ROCm.")
-    ] = False,
+    torch: TORCH = False,
     link: Annotated[
         str,
         typer.Option(
@@ -53,7 +52,7 @@ def machine(
         Path | None, typer.Option(help="The model of --measured: a GGUF file, a config.json or its directory, or a card.", metavar="MODEL")
     ] = None,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the machine here.", metavar="FILE")] = None,
-    catalogue: Annotated[bool, typer.Option("--list", help="Print the kinds of devices and the links, with their sources.")] = False,
+    catalogue: Annotated[bool, typer.Option("--list", help="Print the kinds of devices and the links, as hetsched devices does.")] = False,
     json: JSON = False,
 ) -> None:
     """Describe the devices on which models are placed.
@@ -69,13 +68,14 @@ def machine(
     """
     from hetsched.cli import hardware
     from hetsched.costs import devices
+    from hetsched.problem.catalogue import CATALOGUE
 
     if catalogue:
-        _list(json)
+        say_json(catalogue_facts()) if json else print_catalogue()
         return
     check_writable(output, sources=[model])
     stated = dict(hardware.pair(text, "--device", "gpu0=rtx4090") for text in device or ())
-    found, notes = _found(detect, torch)
+    found, notes = hardware.look(torch) if detect else ([], [])
     made: list[tuple[Device, str]] = []
     unknown: list[Found] = []
     for one in found:
@@ -83,7 +83,7 @@ def machine(
         if one.name in stated:
             made.append(hardware.stated_device(one.name, stated.pop(one.name), one.memory_bytes))
         elif kind is not None:
-            made.append((devices.device(kind, one.name, memory_bytes=one.memory_bytes), f"{one.source}; {devices.CATALOGUE[kind].source}"))
+            made.append((devices.device(kind, one.name, memory_bytes=one.memory_bytes), f"{one.source}; {CATALOGUE[kind].source}"))
         else:
             unknown.append(one)
     made += [hardware.stated_device(name, text) for name, text in stated.items()]
@@ -91,7 +91,7 @@ def machine(
         raise InvalidProblem(hardware.undetected(unknown))
     notes += [f"left out: {hardware.undetected([one])}" for one in unknown]
     if not made:
-        raise InvalidProblem("no device is found or stated; name each: --device gpu0=rtx4090 (kinds: hetsched machine --list)")
+        raise InvalidProblem("no device is found or stated; name each: --device gpu0=rtx4090 (kinds: hetsched devices)")
     joined = hardware.stated_link(link)
     reserved = hardware.reserved(reserve or ())
     for one in found:
@@ -119,17 +119,6 @@ def machine(
             [*_rows(result, sources, joined, assumed), *(("note", note) for note in notes), *(("wrote", name) for name in outputs.written)]
         )
     outputs.finish()
-
-
-def _found(detect: bool, torch: bool) -> tuple[list[Found], list[str]]:
-    """Return the devices of this machine, and notes on what could not be asked."""
-    from hetsched.cli import hardware
-
-    if not detect:
-        return [], []
-    gpus, problem = (hardware.gpus_of_torch(), "") if torch else hardware.gpus()
-    processor = hardware.cpu()
-    return [*gpus, *([] if processor is None else [processor])], [problem] if problem else []
 
 
 def _rows(machine: Machine, sources: list[str], link: Interconnect, assumed: str) -> list[tuple[str, str]]:
@@ -162,30 +151,3 @@ def _facts(machine: Machine, sources: list[str], link: Interconnect) -> dict[str
         for device, usable, source in zip(machine.cluster.devices, machine.usable_bytes.tolist(), sources, strict=True)
     ]
     return {"devices": rows, "link": link._asdict(), "times": machine.cost_basis}
-
-
-def _list(json: bool) -> None:
-    from hetsched.costs.devices import CATALOGUE, REPORTED
-    from hetsched.costs.interconnects import LINKS
-
-    if json:
-        kinds = {
-            kind: {
-                "memory_bytes": entry.memory_bytes,
-                "memory_bandwidth": entry.memory_bandwidth,
-                "peak_flops": dict(entry.peak_flops),
-                "reported": [name for name, reported in REPORTED.items() if reported == kind],
-                "source": entry.source,
-            }
-            for kind, entry in CATALOGUE.items()
-        }
-        say_json({"devices": kinds, "links": {name: one._asdict() for name, one in LINKS.items()}})
-        return
-    wide = max(map(len, [*CATALOGUE, *LINKS]))
-    for kind, entry in CATALOGUE.items():
-        peak = f"{entry.peak_flops['float16'] / 1e12:.4g}" if "float16" in entry.peak_flops else "-"
-        say(
-            f"{kind:<{wide}}  {size(entry.memory_bytes):>8}  {size(entry.memory_bandwidth):>8}/s  {peak:>5} TFLOP/s float16  {entry.source}"
-        )
-    for name, one in LINKS.items():
-        say(f"{name:<{wide}}  {size(one.bandwidth):>8}/s  {one.latency * 1e6:g} us  {one.source}")
