@@ -9,6 +9,9 @@ ordinary units. Memory is in decimal gigabytes. Launch overheads are not on data
 CPUs and Apple's GPUs have no units for ``float16`` products: that peak, where it is stated, is the one of ``float32``; matrix units of
 CPUs (AMX) are not counted. The memory of a CPU is the most that a board has, of a server with modules of 64 GB, one a channel; of an Apple
 GPU it is the share of the unified memory that Metal recommends as working set, 3/4; a Jetson shares its memory with its CPU.
+
+The figures were entered by hand, and not all of them with the document beside: compare one that matters with its source, and give
+another as ``device("l4", memory_bandwidth=...)``.
 """
 
 from __future__ import annotations
