@@ -498,6 +498,26 @@ def gguf_file() -> str:
     return "model.gguf"
 
 
+def onnx_file() -> str:
+    from onnx import TensorProto, helper, save
+
+    made = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in ("x", "y")]
+    save(helper.make_model(helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "net", made[:1], made[1:])), "net.onnx")
+    return "net.onnx"
+
+
+@functools.cache
+def nested() -> Any:
+    import torch
+
+    return torch.nn.Sequential(torch.nn.Linear(2, 2))
+
+
+@functools.cache
+def nested_problem() -> hs.Problem:
+    return hs.Problem(hs.TaskGraph(["0/linear"], op="linear"), hs.Cluster(["x"]), durations=[[1.0]])
+
+
 def other_format(name: str) -> str:
     text, suffix, _ = importlib.import_module("tests.frontends.format_files").FILES[name]
     path = Path(f"{name}{suffix}")
@@ -703,6 +723,14 @@ BY_DOOR: dict[str, Callable[[], Any]] = {
     "frontends.pyjobshop.read.data": pyjobshop_data,
     "frontends.saga.read.instance": saga_instance,
     "frontends.read.source": lambda: other_format("fjsp"),
+    "frontends.onnx.read.model": onnx_file,
+    "frontends.onnx.read_problem.path": onnx_file,
+    "frontends.onnx.read_problem.cluster": lambda: hs.workloads.clusters.load("diviml"),
+    "frontends.torch.whole_modules.model": nested,
+    "frontends.torch.whole_modules.graph": lambda: nested_problem().graph,
+    **{f"frontends.torch.{name}.model": nested for name in ("device_map", "split_spec")},
+    **{f"frontends.torch.{name}.problem": nested_problem for name in ("device_map", "split_spec")},
+    **{f"frontends.torch.{name}.schedule": lambda: hs.solve(nested_problem(), "heft").schedule for name in ("device_map", "split_spec")},
     "frontends.stg.read.processors": lambda: 2,
     "frontends.wfformat.read.bandwidth": lambda: 1.0,
     **{f"planning.tools.Tool.{name}.placement": lambda: model_plan().placement for name in ("emit", "refusal")},

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from functools import reduce
 from typing import Literal
 
@@ -110,7 +111,7 @@ def memory_share(problem: Problem, share: float) -> float:
 
 
 @checked
-def contract(problem: Problem, cluster: npt.ArrayLike) -> Coarsening:
+def contract(problem: Problem, cluster: npt.ArrayLike, names: Sequence[str] | None = None) -> Coarsening:
     """Return the problem whose tasks are clusters.
 
     Durations, weights, inputs, outputs, flops and bytes of the members are summed, and so are the bytes (or explicit times) of
@@ -121,7 +122,10 @@ def contract(problem: Problem, cluster: npt.ArrayLike) -> Coarsening:
     Parameters
     ----------
     cluster : int array [n]
-        A number for each task; tasks of the same number become one task, named after the first.
+        A number for each task; tasks of the same number become one task.
+    names : sequence of str [n], optional
+        A name for each task; a cluster has that of its first task in topological order, and clusters of the same name are ``name/1``,
+        ``name/2``. Default: the name of the first task, with the number of others.
 
     Raises
     ------
@@ -132,6 +136,8 @@ def contract(problem: Problem, cluster: npt.ArrayLike) -> Coarsening:
     given = check_array(cluster, "cluster", None, np.int64, error=InvalidProblem)
     if given.shape != (problem.n_tasks,):
         raise InvalidProblem(f"cluster has shape {given.shape} but the graph has {problem.n_tasks} tasks; give one number per task")
+    if names is not None and len(names) != problem.n_tasks:
+        raise InvalidProblem(f"names has {len(names)} names but the graph has {problem.n_tasks} tasks; give one for each task")
     _, first_places, inverse = np.unique(given[order], return_index=True, return_inverse=True)
     number = np.empty(problem.n_tasks, np.int64)
     number[order] = np.argsort(np.argsort(first_places))[inverse]  # by their first tasks
@@ -153,7 +159,9 @@ def contract(problem: Problem, cluster: npt.ArrayLike) -> Coarsening:
         return np.add.reduceat(column[members], start, axis=0) if count else column
 
     coarse = TaskGraph(
-        [graph.names[i] if size[c] == 1 else f"{graph.names[i]} (+{size[c] - 1})" for c, i in enumerate(first.tolist())],
+        [graph.names[i] if size[c] == 1 else f"{graph.names[i]} (+{size[c] - 1})" for c, i in enumerate(first.tolist())]
+        if names is None
+        else _numbered([names[i] for i in first.tolist()]),
         np.stack([pair // max(1, count), pair % max(1, count)], axis=1),
         edge_bytes=np.bincount(edge, graph.edge_bytes[crossing], len(pair)),
         op=_operators(graph, members, start),
@@ -169,6 +177,16 @@ def contract(problem: Problem, cluster: npt.ArrayLike) -> Coarsening:
     durations = total(np.where(problem.pinned[:, :, None], problem.durations, np.nan))
     changed = problem.replace(graph=coarse, durations=durations, transfers=transfers)
     return Coarsening(problem, changed, number)
+
+
+def _numbered(names: Sequence[str]) -> list[str]:
+    """Return the names, with a number behind those that are not the only ones."""
+    count, seen = Counter(names), Counter[str]()
+    result = []
+    for name in names:
+        seen[name] += 1
+        result.append(name if count[name] == 1 else f"{name}/{seen[name]}")
+    return result
 
 
 def _operators(graph: TaskGraph, members: IntArray, start: IntArray) -> list[str]:

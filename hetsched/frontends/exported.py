@@ -5,11 +5,9 @@ from __future__ import annotations
 import functools
 import math
 import operator
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind
@@ -17,6 +15,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from hetsched.errors import InvalidProblem, UnsupportedFeature
 from hetsched.frontends.flops import Counter, Formulas
+from hetsched.frontends.tensors import Task, Tensor, task_graph, unused_name
 from hetsched.problem.graph import Shape, TaskGraph
 
 SAMPLE_BATCH = 2
@@ -25,7 +24,6 @@ SAMPLE_BATCH = 2
 CONVOLUTIONS = {"conv1d", "conv2d", "conv3d", "convolution", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"}
 PRODUCTS = {"linear", "matmul", "mm", "bmm", "addmm", "baddbmm"}
 MERGEABLE = {"conv1d", "conv2d", "conv3d"}
-GATHERS = {"embedding", "embedding_bag", "index_select", "index", "gather"}
 SHAPE_QUERIES = {"sym_size", "sym_stride", "sym_numel", "sym_storage_offset"}
 CREATIONS = {"new_zeros", "new_ones", "new_full", "new_empty"}  # read no data of their tensor
 SHORT_NAMES = {
@@ -95,63 +93,6 @@ class ConvolutionCall(NamedTuple):
     stride: tuple[int, ...]
     padding: tuple[int, ...]
     out_size: tuple[int, ...]
-
-
-def task_graph(tasks: Sequence[Task], **columns: Any) -> TaskGraph:
-    """Return the graph of tasks in the order of execution; `columns` replace those made from the tasks."""
-    place = {task: i for i, task in enumerate(tasks)}
-    edges = [(place[tensor.task], i, size) for i, task in enumerate(tasks) for tensor, size in task.reads.items() if tensor.task]
-    return TaskGraph(
-        [task.name for task in tasks],
-        np.array([edge[:2] for edge in edges], np.int64).reshape(-1, 2),
-        edge_bytes=[size for *_, size in edges],
-        op=[task.op for task in tasks],
-        input_bytes=[task.input_bytes for task in tasks],
-        output_bytes=[task.output_bytes for task in tasks],
-        flops=[task.flops for task in tasks],
-        bytes_accessed=[task.bytes_accessed for task in tasks],
-        shape=[task.shape for task in tasks],
-        **{"weight_bytes": [task.weight for task in tasks], **columns},
-    )
-
-
-@dataclass(eq=False)
-class Tensor:
-    """A tensor in memory: an output of a task, or a constant (no task)."""
-
-    size: float
-    grows: bool  # whether its size grows with the batch
-    task: Task | None
-    used: bool = False
-
-
-@dataclass(eq=False)
-class Task:
-    name: str
-    op: str
-    nodes: list[torch.fx.Node]
-    flops: float = 0.0
-    shape: Shape | None = None
-    weight: float = 0.0
-    outputs: list[Tensor] = field(default_factory=list)
-    reads: dict[Tensor, float] = field(default_factory=dict)  # bytes of each tensor that is not a constant
-    trained: dict[Tensor, float] = field(default_factory=dict)  # bytes of each parameter that another task updates
-    written: float = 0.0  # bytes of the weights that it writes
-
-    @property
-    def input_bytes(self) -> float:
-        return sum(self.reads.values())
-
-    @property
-    def output_bytes(self) -> float:
-        return sum(tensor.size for tensor in self.outputs if tensor.used)
-
-    @property
-    def bytes_accessed(self) -> float:
-        read = self.weight + sum(self.trained.values())
-        if self.op in GATHERS:
-            read = min(read, self.output_bytes)
-        return read + self.written + self.input_bytes + self.output_bytes
 
 
 Parts = tuple[tuple[Tensor, ...], ...]
@@ -477,12 +418,7 @@ class Reader:
     # ------------------------------------------------------------------ names and errors
 
     def _unique(self, name: str) -> str:
-        candidate, count = name, 0
-        while candidate in self.names:
-            count += 1
-            candidate = f"{name}_{count}"
-        self.names.add(candidate)
-        return candidate
+        return unused_name(name, self.names)
 
     def _refuse_mixing(self, task: Task, what: str) -> None:
         raise UnsupportedFeature(

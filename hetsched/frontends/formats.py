@@ -29,6 +29,8 @@ class Format(NamedTuple):
     """Of objects: attributes that no other has together."""
     module: str = ""
     """Module of `hetsched.frontends`; default: the name of the format."""
+    reader: str = "read"
+    """Its function that returns what the file says as `Imported`."""
     writes: bool = False
 
 
@@ -42,6 +44,7 @@ FORMATS: Mapping[str, Format] = {
     "wfformat": Format("WfFormat 1.5 and 1.6; needs a bandwidth or a cluster", fields=frozenset({"workflow", "schemaVersion"})),
     "dnn-partitioning": Format("msr-fiddle/dnn-partitioning", fields=frozenset({"nodes", "maxFPGAs"}), module="dnn_partitioning"),
     "moirai": Format("Moirai's profiled graphs as JSON", fields=frozenset({"devices", "tasks", "edges"})),
+    "onnx": Format("a model in ONNX; needs a cluster", (".onnx",), reader="read_problem"),
     "saga": Format("a ProblemInstance of SAGA", attributes=("task_graph", "network")),
     "networkx": Format("a networkx.DiGraph with durations; needs a cluster", attributes=("is_directed", "nodes", "edges")),
     "pyjobshop": Format("a ProblemData of PyJobShop", attributes=("resources", "modes", "constraints")),
@@ -66,7 +69,7 @@ def read(source: Any, format: str | None = None, **options: Any) -> Imported:  #
     format : str, optional
         A key of `formats.FORMATS`. Default: by the name of the file and its contents.
     **options
-        Those of the `read` of the format, for instance ``processors=8`` of `stg.read`.
+        Those of the reader of the format, for instance ``processors=8`` of `stg.read`, ``cluster=`` of `onnx.read_problem`.
 
     Returns
     -------
@@ -92,7 +95,7 @@ def read(source: Any, format: str | None = None, **options: Any) -> Imported:  #
         if not isinstance(value, Problem):
             raise InvalidProblem(f"{os.fspath(source)} holds a {type(value).__name__}, but a problem is needed here")
         return Imported(value)
-    reader = _module(found).read
+    reader = getattr(_module(found), FORMATS[found].reader)
     _check_options(found, options, dict(list(inspect.signature(reader).parameters.items())[1:]))
     imported: Imported = reader(source, **options)
     return imported

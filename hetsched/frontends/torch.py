@@ -25,9 +25,10 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from hetsched.frontends.exported import SAMPLE_BATCH, Calls, read
 from hetsched.frontends.flops import Formula, Formulas
+from hetsched.frontends.module_placement import device_map, split_spec, whole_modules
 from hetsched.frontends.training import arguments, capture_training, record
 
-__all__ = ["capture", "capture_training", "record"]
+__all__ = ["capture", "capture_training", "device_map", "record", "split_spec", "whole_modules"]
 
 _ONE_AT_A_TIME = threading.RLock()
 """``torch.export`` keeps its state in globals, which two exports in two threads would spoil for each other."""

@@ -9,9 +9,10 @@ import torch
 
 from hetsched.arguments import checked
 from hetsched.errors import InvalidProblem
-from hetsched.frontends.exported import Reader, Task, Tensor, operator_type, task_graph
+from hetsched.frontends.exported import Reader, operator_type
 from hetsched.frontends.flops import Formula, Formulas
 from hetsched.frontends.recorded import Step, joined, record_call, record_training, uncollected
+from hetsched.frontends.tensors import Task, Tensor, task_graph
 from hetsched.problem.graph import TaskGraph
 
 STATES = {"sgd": 0, "momentum": 1, "adam": 2}

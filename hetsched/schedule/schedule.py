@@ -14,9 +14,10 @@ import numpy.typing as npt
 from hetsched import documents
 from hetsched.arguments import check_array, checked
 from hetsched.arrays import Columns, FloatArray, Frozen, IntArray, deferred, readonly, row_starts, texts
-from hetsched.errors import InvalidSchedule
+from hetsched.errors import InvalidSchedule, UnsupportedFeature
 from hetsched.lazy import later
 from hetsched.problem.graph import unique_names
+from hetsched.problem.modules import ancestors, module_of
 from hetsched.problem.problem import MOST_ITEMS
 from hetsched.schedule.decision import Decision
 
@@ -301,6 +302,35 @@ class Schedule(Frozen):
     def device_of(self, task: str, item: int = 0) -> str:
         """Return the name of the device that runs input `item` of `task`."""
         return self.devices[int(self.batches.device[self._batch(task, item)])]
+
+    def by_module(self) -> dict[str, str]:
+        """Return the device of each module, as few as say all: of a model captured from torch or ONNX, or coarsened by module.
+
+        A module whose tasks, with those of the modules inside, are on one device has one entry; ``""`` is the whole model.
+        One that is divided has entries of the modules inside it, and of its own tasks, as have tasks in no module.
+
+        Raises
+        ------
+        UnsupportedFeature
+            A task runs on several devices, for different inputs.
+        """
+        device: dict[str, int] = {}
+        for task, k in zip(self.batches.task.tolist(), self.batches.device.tolist(), strict=True):
+            name = self.tasks[task]
+            if device.setdefault(name, k) != k:
+                both = f"{self.devices[device[name]]!r} and {self.devices[k]!r}"
+                raise UnsupportedFeature(f"task {name!r} runs on {both}, for different inputs; a placement by module needs one device")
+        inside: dict[str, set[int]] = {}
+        for name, k in device.items():
+            for module in ("", *ancestors(module_of(name))):
+                inside.setdefault(module, set()).add(k)
+        placed = {}
+        for name in self.tasks:
+            if name in device:
+                places = ("", *ancestors(module_of(name)))
+                whole = next((module for module in places if len(inside[module]) == 1), name)
+                placed[whole] = self.devices[device[name]]
+        return placed
 
     @checked
     def start(self, task: str, item: int = 0) -> float:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 import hetsched as hs
 from tests.frontends.format_files import FJSP, GXL, STG, WFFORMAT
 
@@ -59,3 +61,18 @@ def test_a_missing_option_is_named(run, folder):
     assert (done.exit_code, done.stderr.split(";")[0]) == (2, "error: x.json states no bandwidth")
     assert run("convert", "x.json", "--bandwidth", "inf", "-o", "problem.json").exit_code == 0
     assert run("convert", "x.json", "--cluster", "diviml", "-o", "problem.json").exit_code == 0
+
+
+def test_a_model_in_onnx_becomes_a_problem(run, folder):
+    onnx = pytest.importorskip("onnx")
+    kinds = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["batch", 8]) for name in ("x", "y")]
+    graph = onnx.helper.make_graph([onnx.helper.make_node("Relu", ["x"], ["y"], name="act")], "net", kinds[:1], kinds[1:])
+    onnx.save(onnx.helper.make_model(graph), "net.onnx")
+    done = run("convert", "net.onnx", "--cluster", "diviml", "--dim", "batch=4", "--costs", "roofline", "-o", "problem.json")
+    assert done.exit_code == 0, done.stderr
+    cluster, costs = hs.workloads.clusters.load("diviml"), hs.costs.Roofline()
+    assert hs.read("problem.json") == hs.frontends.read("net.onnx", cluster=cluster, dims={"batch": 4}, costs=costs).problem
+    done = run("convert", "net.onnx", "--cluster", "diviml", "-o", "problem.json")
+    assert done.stderr.startswith("error: the input 'x' has dimensions without a length; give one for each: dims={'batch': 1}")
+    done = run("convert", "net.onnx", "--cluster", "diviml", "--dim", "batch", "-o", "problem.json")
+    assert done.stderr.startswith("error: --dim 'batch' is not of the form NAME=LENGTH, for instance batch=1")

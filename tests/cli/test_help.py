@@ -87,6 +87,10 @@ def test_the_examples_work_in_the_order_of_the_help(run: Any, folder: Path) -> N
             box((1e9, 1e9, 1e9)).write("box.json")
         if words == ("convert",):
             Path("graph.stg").write_text("1\n0 3 0\n")
+            onnx = pytest.importorskip("onnx", reason="a model in ONNX needs onnx")
+            kinds = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [8]) for name in ("x", "y")]
+            nodes = [onnx.helper.make_node("Relu", ["x"], ["y"])]
+            onnx.save(onnx.helper.make_model(onnx.helper.make_graph(nodes, "net", kinds[:1], kinds[1:])), "net.onnx")
         for example in examples(words):
             done = run(*shlex.split(example)[1:])
             assert done.exit_code == 0, f"{example}\n{done.stderr}"

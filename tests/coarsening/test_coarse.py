@@ -195,6 +195,8 @@ def test_messages():
     problem = hs.Problem(hs.TaskGraph("abc", [("a", "b"), ("b", "c")]), hs.Cluster(["u"], bandwidth=1.0), durations=np.ones((3, 1)))
     with pytest.raises(InvalidProblem, match=r"cluster has shape \(2,\) but the graph has 3 tasks; give one number per task"):
         coarsening.contract(problem, [0, 1])
+    with pytest.raises(InvalidProblem, match="names has 1 names but the graph has 3 tasks; give one for each task"):
+        coarsening.contract(problem, [0, 0, 1], ["m"])
     with pytest.raises(InvalidProblem, match="has a cycle"):
         coarsening.contract(problem, [0, 1, 0])
     for wrong, message in (

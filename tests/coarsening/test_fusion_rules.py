@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -118,12 +120,31 @@ def test_modules(depth, expected):
     short = list(names)
     rows = {" ".join(short[i] for i in range(5) if by_module.cluster[i] == c) for c in range(by_module.coarse.n_tasks)}
     assert rows == expected
+    assert set(by_module.coarse.graph.names) == (
+        {"stem", "layers.0", "add"} if depth == 1 else {"stem.conv", "stem.act", "layers.0.mlp", "add"}
+    )
 
 
 def test_a_module_that_is_entered_again_becomes_two():
     graph = hs.TaskGraph(["m/a", "n/b", "m/c"], [("m/a", "n/b"), ("n/b", "m/c")])
-    problem = hs.Problem(graph, hs.Cluster(["u"], bandwidth=1.0), durations=np.ones((3, 1)))
-    assert coarsening.by_module(problem).coarse.n_tasks == 3
+    problem = hs.Problem(graph, hs.Cluster(["u", "v"], bandwidth=1.0), durations=np.ones((3, 2)))
+    assert coarsening.by_module(problem).coarse.graph.names == ("m/1", "n", "m/2")
+    whole = coarsening.by_module(problem, whole=["m"])
+    assert whole.coarse.graph.colocation == ("module m", None, "module m")
+    assert whole.problem is problem
+    with pytest.raises(hs.UnsupportedFeature, match="whole has 'q', which is no module of the graph; take the part"):
+        coarsening.by_module(problem, whole=["q"])
+    labelled = problem.replace(graph=graph.replace(colocation=["l", None, None]))
+    with pytest.raises(hs.UnsupportedFeature, match="task 'm/a' has the co-location label 'l', but its module 'm', which is on a cycle"):
+        coarsening.by_module(labelled, whole=["m"])
+
+
+def test_modules_that_stay_whole_among_the_innermost():
+    names = ["a.0.x/f", "a.0.y/g", "a.1.x/f", "a.1.y/g", "b.c/h", "b/h"]
+    graph = hs.TaskGraph(names, list(itertools.pairwise(names)))
+    problem = hs.Problem(graph, hs.Cluster(["u"], bandwidth=1.0), durations=np.ones((6, 1)))
+    coarse = coarsening.by_module(problem, None, whole=["a.0", "b"]).coarse
+    assert coarse.graph.names == ("a.0", "a.1.x", "a.1.y", "b")
 
 
 def test_only_edges_merge():

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from hetsched.cli import completion
-from hetsched.cli.files import Outputs, check_writable, find_cluster, listed
+from hetsched.cli.files import Outputs, check_writable, cost_model, find_cluster, listed
 from hetsched.cli.options import JSON
 from hetsched.cli.terminal import Working, say_json, say_rows
+from hetsched.errors import InvalidProblem
 
 if TYPE_CHECKING:
     from hetsched.frontends.exchange import Imported
@@ -27,9 +28,33 @@ ClusterOf = Annotated[
     str | None,
     typer.Option(
         "--cluster",
-        help="Devices of a workflow in place of its machines: a named cluster, or a cluster document.",
+        help="Devices of a workflow in place of its machines, or of a model in ONNX: a named cluster, or a cluster document.",
         metavar="NAME|FILE",
         autocompletion=completion.clusters,
+        rich_help_panel=_FILE,
+    ),
+]
+
+Dims = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--dim",
+        help="Length of a named dimension of a model in ONNX: batch=1; repeat it for each.",
+        metavar="NAME=LENGTH",
+        rich_help_panel=_FILE,
+    ),
+]
+CostsOf = Annotated[
+    Literal["analytic", "roofline"] | None,
+    typer.Option("--costs", help="Cost model for a model in ONNX; default: analytic.", rich_help_panel=_FILE),
+]
+DtypeOf = Annotated[
+    str | None,
+    typer.Option(
+        "--dtype",
+        help="Number format that its durations are estimated for; default: float32.",
+        metavar="TYPE",
+        autocompletion=completion.dtypes,
         rich_help_panel=_FILE,
     ),
 ]
@@ -42,8 +67,8 @@ def convert(
     format: Annotated[  # noqa: A002
         str | None,
         typer.Option(
-            help="Format of the file: stg, fjsp, fjs, gxl, dot, dagbench, wfformat, dnn-partitioning, moirai or hetsched. Default: by its "
-            "name and contents.",
+            help="Format of the file: stg, fjsp, fjs, gxl, dot, dagbench, wfformat, dnn-partitioning, moirai, onnx or hetsched. "
+            "Default: by its name and contents.",
             metavar="NAME",
             autocompletion=completion.formats,
         ),
@@ -59,6 +84,9 @@ def convert(
     processors: Processors = None,
     bandwidth: Bandwidth = None,
     cluster: ClusterOf = None,
+    dims: Dims = None,
+    costs: CostsOf = None,
+    dtype: DtypeOf = None,
     rename: Annotated[bool, typer.Option("--rename", help="Name tasks and devices as the format of the output does.")] = False,
     strict: Annotated[bool, typer.Option("--strict", help="Write nothing and exit with 1 if anything in the file would be lost.")] = False,
     json: JSON = False,
@@ -70,12 +98,20 @@ def convert(
 
     Example: [bold]hetsched convert graph.stg --processors 8 -o converted.json[/bold]
 
+    Example: [bold]hetsched convert net.onnx --cluster diviml -o net.json[/bold]
+
     Example: [bold]hetsched convert converted.json --to fjsp --rename -o shop.json[/bold]
     """
     from hetsched import frontends
 
     check_writable(output, schedule, sources=[source])
-    given = {"processors": processors, "bandwidth": bandwidth, "cluster": None if cluster is None else find_cluster(cluster)}
+    given = {
+        "processors": processors,
+        "bandwidth": bandwidth,
+        "cluster": None if cluster is None else find_cluster(cluster),
+        "dims": dict(map(_dim, dims)) if dims else None,
+        "costs": None if costs is dtype is None else cost_model(costs or "analytic", dtype or "float32"),
+    }
     with Working(f"reading {source}"):
         imported = frontends.read(source, format, **{name: value for name, value in given.items() if value is not None})
     outputs = Outputs()
@@ -90,6 +126,14 @@ def convert(
         say_rows([*_rows(imported), *(("wrote", name) for name in outputs.written)])
     outputs.finish()
     raise typer.Exit(1 if refused else 0)
+
+
+def _dim(text: str) -> tuple[str, int]:
+    """Return the name and the length of a dimension."""
+    name, _, length = text.partition("=")
+    if not name or not length.isdecimal():
+        raise InvalidProblem(f"--dim {text!r} is not of the form NAME=LENGTH, for instance batch=1")
+    return name, int(length)
 
 
 def _rows(imported: Imported) -> list[tuple[str, str]]:
