@@ -68,8 +68,13 @@ def main(words: Sequence[str] | None = None) -> None:
             rest = [old.get(one.name, one) for one in fresh.instances[len(improved) :]]
             Family(fresh.name, fresh.citation, fresh.licence, fresh.attribution, (*improved, *rest)).write(path)
     if arguments.registry == FAMILIES_FOLDER:
-        page = figures.DOCS / "instances.md"
-        page.write_text(figures.replaced(page, "instances", hs.instances.page(arguments.registry)))
+        write_page()
+
+
+def write_page() -> None:
+    """Write the tables of the page of instances."""
+    page = figures.DOCS / "instances.md"
+    page.write_text(figures.replaced(page, "instances", hs.instances.page(FAMILIES_FOLDER)))
 
 
 def made(data: Path, registry: Path) -> Iterator[Family]:

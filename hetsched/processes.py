@@ -16,10 +16,11 @@ import subprocess
 import sys
 import tempfile
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import IO, Any, NoReturn, TypeAlias
 
 in_process: ContextVar[bool] = ContextVar("in_process", default=False)
 """Whether solvers given by name, and the compiler, run in this process: this starts faster, but a solver that aborts ends this
@@ -46,12 +47,15 @@ class StopRequest:
 class ProcessDied:
     """A process has ended without a request."""
 
-    exit_code: int
+    exit_code: int | None
+    """None if it was lost with its machine or the connection to it."""
     last_words: str = ""
-    """The last line of its standard error that is not part of a stack trace."""
+    """The last line of its standard error that is not part of a stack trace; how it was lost."""
 
     def __str__(self) -> str:
         words = f": {self.last_words}" if self.last_words else ""
+        if self.exit_code is None:
+            return f"was lost{words}"
         if self.exit_code >= 0:
             return f"ended by itself with exit code {self.exit_code}{words}"
         try:
@@ -61,8 +65,64 @@ class ProcessDied:
         return f"was killed by signal {-self.exit_code}{name}{words}"
 
 
-class Process:
-    """The parent's side of a process that runs ``function(log)`` of a module of this package.
+class Peer(ABC):
+    """The parent's side of a process: its messages.
+
+    Parameters
+    ----------
+    receive : callable
+        Called, in a thread, with each message, and finally with `ProcessDied`.
+    """
+
+    def __init__(self, receive: Callable[[Any], object]) -> None:
+        self._receive = receive
+        self._outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+
+    def converse(self, source: IO[bytes], sink: IO[bytes]) -> None:
+        """Exchange messages in two threads."""
+        threading.Thread(target=self._write, args=(sink,), daemon=True).start()
+        threading.Thread(target=self._read, args=(source,), daemon=True).start()
+
+    def send(self, message: bytes) -> None:
+        """Send a pickle without waiting until it is read."""
+        self._outbox.put(message)
+
+    @property
+    def begun(self) -> bool:
+        """Whether the process was started; one elsewhere may have to wait for its turn."""
+        return True
+
+    @abstractmethod
+    def kill(self) -> None:
+        """End the process at once."""
+
+    @abstractmethod
+    def wait(self) -> None:
+        """Wait until the process that was killed has ended."""
+
+    @abstractmethod
+    def lost(self) -> ProcessDied:
+        """Return how the process has ended, after the end of its messages."""
+
+    def _write(self, sink: IO[bytes]) -> None:
+        with contextlib.suppress(OSError):  # it has ended, which the reader detects
+            while (message := self._outbox.get()) is not None:
+                sink.write(message)
+                sink.flush()
+        with contextlib.suppress(OSError):
+            sink.close()
+
+    def _read(self, source: IO[bytes]) -> None:
+        try:
+            while True:
+                self._receive(pickle.load(source))
+        except Exception:  # the end, or an incomplete message of a killed process
+            self._receive(self.lost())
+        source.close()
+
+
+class Process(Peer):
+    """The parent's side of a process of this machine that runs ``function(log)`` of a module of this package.
 
     The standard error of its C code goes to a file, whose last line is reported if it dies; the output of
     its Python code goes to this process's standard error.
@@ -76,6 +136,7 @@ class Process:
     """
 
     def __init__(self, main: str, receive: Callable[[Any], object]) -> None:
+        super().__init__(receive)
         module, function = main.split(":")
         environment = {**os.environ, **dict.fromkeys(_THREAD_LIMITS, "1")}
         settings: dict[str, Any] = {}
@@ -100,45 +161,33 @@ class Process:
         finally:
             if log >= 0:
                 os.close(log)
-        self._receive = receive
-        self._outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        for body in (self._write, self._read):
-            threading.Thread(target=body, daemon=True).start()
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.converse(self.process.stdout, self.process.stdin)
 
     @property
     def alive(self) -> bool:
         """Whether the process is running."""
         return self.process.poll() is None
 
-    def send(self, message: bytes) -> None:
-        """Send a pickle without waiting until it is read."""
-        self._outbox.put(message)
+    @property
+    def pid(self) -> int:
+        """The number of the process."""
+        return self.process.pid
 
     def kill(self) -> None:
         """End the process at once."""
         self.process.kill()
         self._outbox.put(None)
 
-    def _write(self) -> None:
-        pipe = self.process.stdin
-        assert pipe is not None
-        with contextlib.suppress(OSError):  # it has ended, which the reader detects
-            while (message := self._outbox.get()) is not None:
-                pipe.write(message)
-                pipe.flush()
-        with contextlib.suppress(OSError):
-            pipe.close()
+    def wait(self) -> None:
+        """Wait until the process has ended."""
+        self.process.wait()
 
-    def _read(self) -> None:
-        pipe = self.process.stdout
-        assert pipe is not None
-        try:
-            while True:
-                self._receive(pickle.load(pipe))
-        except Exception:  # the end, or an incomplete message of a killed process
-            self.kill()
-            self._receive(ProcessDied(self.process.wait(), self._last_words()))
-        pipe.close()
+    def lost(self) -> ProcessDied:
+        """Kill the process, and return its exit code and the end of its standard error."""
+        self.kill()
+        return ProcessDied(self.process.wait(), self._last_words())
 
     def _last_words(self) -> str:
         if self._errors is None:
@@ -148,6 +197,10 @@ class Process:
             lines = [line.strip() for line in file.read().decode(errors="replace").splitlines()]
         relevant = [line for line in lines if line and not line.startswith(("@", "***", "PC:"))]
         return relevant[-1][:_LONGEST] if relevant else ""
+
+
+Start: TypeAlias = Callable[[str, Callable[[Any], object]], Peer]
+"""Starts a process from what `Process` takes."""
 
 
 class Channel:

@@ -69,10 +69,12 @@ def solve(
     seed : int
     threads : int, optional
         The number of cores to use: worker processes of ``auto``, modules that ``split`` solves at a time, threads
-        of the solver of an exact method. Other methods use one. Default: all cores for ``auto`` and ``split``,
-        the solver's own choice for others.
+        of the solver of an exact method. Other methods use one. Default: all cores, or workers of the executor, for ``auto`` and
+        ``split``, the solver's own choice for others.
     executor : concurrent.futures.Executor, or client of dask.distributed, optional
-        Solves the modules of ``split``, `threads` at a time. Failed work is repeated in this process.
+        Its workers run the members of ``auto``, each in a process beside the worker, or solve the modules of ``split``; `threads`
+        at a time, by default as many as there are. A worker that is lost costs its turn; modules are solved again in this process.
+        The workers of ``auto`` connect to this process by TCP.
     start : Solution, Schedule or Decision, optional
         A warm start: its decision is simulated, and the answer is never worse.
     on_progress : callable, optional

@@ -13,7 +13,7 @@ from hetsched.certificates.certificate import Certificate, Lemma
 from hetsched.certificates.relaxation import Relaxation, Window
 from hetsched.certificates.series import releases
 from hetsched.certificates.tree import MOST_ORDERED, closing, prove, view_of
-from hetsched.errors import UnsupportedFeature
+from hetsched.errors import OutOfTime, UnsupportedFeature
 from hetsched.problem.problem import Problem
 from hetsched.stopping import Deadline
 from hetsched.version import __version__
@@ -24,6 +24,8 @@ SMALL = 12
 """The most tasks that are certified as a whole, even if they are modules in series."""
 SHARE = 0.5
 """Share of the time left in which a claim is looked for; the rest is for its proof."""
+PROOF = 2 / 3
+"""Share of the time for all that precedes the check, which takes no longer than it took to write the proof down."""
 
 
 @checked(claim=number(least=0.0), time_limit=number(above=0.0))
@@ -42,21 +44,24 @@ def certify(problem: Problem, claim: float | None = None, *, time_limit: float =
         claims at least this if all times are multiples of one unit, else up to a relative 1e-9 less, which rounding costs. Default:
         the largest claim that is found and proven.
     time_limit : float
-        Seconds.
+        Seconds for the proof and its check.
 
     Returns
     -------
     Certificate or None
-        None if the claim is wrong, or not proven in the time. Without a claim there is a certificate, if only of the longest path,
-        unless there are no tasks.
+        None if the claim is wrong, or not proven and checked in the time. Without a claim there is a certificate, if only of the
+        longest path, unless there are no tasks.
 
     Raises
     ------
     UnsupportedFeature
         The problem is beyond the limits of the checker.
     """
-    deadline = Deadline.after(time_limit)
+    end = Deadline.after(time_limit)
+    deadline = end.part(PROOF)
     try:
+        if excess := too_large(problem):
+            raise checker.Malformed(excess)
         relaxation = Relaxation(problem, claim or 0.0)
     except checker.Malformed as error:
         raise UnsupportedFeature(f"the checker does not take the problem: {error}; make it smaller, or use hetsched.bound") from None
@@ -74,9 +79,28 @@ def certify(problem: Problem, claim: float | None = None, *, time_limit: float =
     if made is None or (claim is None and coupled):
         other = _certificate(whole, claim, deadline, [])
         made = max((found for found in (other, made) if found is not None), key=lambda found: found.value, default=None)
-    if made is not None:
-        made.check(problem)
+    try:
+        if made is not None:
+            made.check(problem, time_limit=end.limit)
+    except OutOfTime:
+        if claim is not None:
+            return None
+        made = _certificate(whole, math.nextafter(float(_longest_path(whole) * relaxation.unit), 0.0), deadline, [])
+        if made is not None:
+            made.check(problem)
     return made
+
+
+def too_large(problem: Problem) -> str:
+    """Return which number of a problem is beyond the limits of the checker, which says so only once it has read a document; or ""."""
+    for what, count, most in (
+        ("tasks", problem.n_tasks, checker.MOST_TASKS),
+        ("devices", problem.n_devices, checker.MOST_DEVICES),
+        ("inputs", problem.inputs, checker.MOST_INPUTS),
+    ):
+        if count > most:
+            return f"the number of {what} is {count}; it must be at most {most}"
+    return ""
 
 
 def _certificate(window: Window, claim: float | None, deadline: Deadline, lemmas: list[Lemma]) -> Certificate | None:
@@ -99,12 +123,16 @@ def _ends(window: Window, deadline: Deadline) -> Iterator[int]:
     root = window.root(checker.INFINITE)
     if root.contradiction or np.isfinite(relaxation.room).any() or np.isinf(relaxation.lag).any():
         yield checker.INFINITE
-    view = view_of(window, root)
-    path = int((view.start + view.least + view.tail).min(axis=1).max())
+    path = _longest_path(window)
     low = _without_branching(window, path, deadline.part(SHARE))
     if len(window.tasks) <= MOST_ORDERED:
         yield from sorted({end for end in window.targets(deadline.part(SHARE)) if end > low}, reverse=True)
     yield from (low, path)
+
+
+def _longest_path(window: Window) -> int:
+    view = view_of(window, window.root(checker.INFINITE))
+    return int((view.start + view.least + view.tail).min(axis=1).max())
 
 
 def _without_branching(window: Window, low: int, deadline: Deadline) -> int:

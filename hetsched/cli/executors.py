@@ -14,27 +14,20 @@ SECONDS = 10
 """Timeout of the connection to a scheduler."""
 
 
-def distributing() -> list[str]:
-    """Return the methods that distribute their work over an executor."""
-    from hetsched.search import registered
-
-    return [method.name for method in registered().values() if method.distributes]
-
-
 @contextlib.contextmanager
 def executor(names: list[str], workers: int | None, scheduler: str | None) -> Iterator[Any]:
     """Yield the executor that the options select, or None, and close it afterwards."""
-    capable = distributing()
-    if not set(capable) & set(names):
-        if scheduler is not None:
+    from hetsched.search import Kind, registered
+
+    capable = {method.name: method for method in registered().values() if method.distributes}
+    if scheduler is not None:
+        if not capable.keys() & set(names):
             raise typer.BadParameter(
-                f"{', '.join(names)} uses no scheduler; choose --method {' or '.join(capable)}", param_hint="--scheduler"
+                f"{', '.join(names)} uses no scheduler; choose --method {' or '.join(sorted(capable))}", param_hint="--scheduler"
             )
-        yield None
-    elif scheduler is not None:
         with client(scheduler) as dask:
             yield dask
-    elif workers is not None:
+    elif workers is not None and any(capable[name].kind is not Kind.PORTFOLIO for name in capable.keys() & set(names)):  # it starts its own
         import multiprocessing
         from concurrent.futures import ProcessPoolExecutor
 

@@ -58,8 +58,8 @@ Workers = Annotated[
 Scheduler = Annotated[
     str | None,
     typer.Option(
-        help="Solve the modules of split by this scheduler of dask.distributed, such as tcp://host:8786; "
-        "--workers is then the number at a time.",
+        help="Run the members of auto, or solve the modules of split, by the workers of this scheduler of dask.distributed, such as "
+        "tcp://host:8786; --workers is then the most at a time.",
         metavar="ADDRESS",
         rich_help_panel=_ELSEWHERE,
     ),

@@ -148,7 +148,7 @@ def split(
         The most tasks of a module, if the channels permit it.
     workers : int, optional
         The number of modules solved at a time, in threads or by the `executor` of the solve. Default: one
-        for each core; with an evaluation limit one, so that the answer is reproducible.
+        for each core, or worker of the executor; with an evaluation limit one, so that the answer is reproducible.
     symmetry : str or None
         Criterion by which solvers order identical devices: "batches", "tasks" or "time". With None symmetries
         are ignored, and exchangeable pairs of devices are evaluated separately.
@@ -166,7 +166,7 @@ def split(
     heuristic = not series.exact or series.coupled
     evaluate = _evaluator(series, monitor, preferred() if solver is None else solver, symmetry)
     news = _News(series, monitor, "computed" if find_method(evaluate.method).solver is None else "solver")
-    workers = (cores() if monitor.budget.evaluations is None else 1) if workers is None else workers
+    workers = (cores(monitor.executor) if monitor.budget.evaluations is None else 1) if workers is None else workers
     with contextlib.ExitStack() as stack:
         executor = monitor.executor
         if executor is None and workers > 1:

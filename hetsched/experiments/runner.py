@@ -1,4 +1,4 @@
-"""Cases measured in separate processes, or by the workers of a dask client."""
+"""Cases measured in separate processes, of this machine or by the workers of a dask client."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ import numpy as np
 from hetsched.arguments import COUNT, checked, rule, shown
 from hetsched.errors import InvalidArgument
 from hetsched.experiments.results import Case, Results, Row, key, machine
-from hetsched.processes import Channel, Process, Ready, in_process
+from hetsched.processes import Channel, Peer, Ready, Start, in_process
+from hetsched.remote import processes
+from hetsched.search import cores
 from hetsched.search.solution import Solution
 
 MAIN = "hetsched.experiments.runner:serve"
@@ -32,7 +34,7 @@ PREPARING = 600.0
 """Seconds that the preparation of a case may take: imports, and kernels that are not compiled yet."""
 LONGEST = 3600.0  # seconds without a look at the clock
 LATE = object()  # in place of a message
-CLIENT = rule("a client of dask.distributed", lambda given: hasattr(given, "submit") and hasattr(given, "nthreads"))
+CLIENT = rule("a client of dask.distributed", lambda given: hasattr(given, "get_executor") and hasattr(given, "nthreads"))
 
 
 class Job(NamedTuple):
@@ -91,7 +93,7 @@ def run(
     jobs : int
         Cases measured at once; more than there are free cores disturbs the times.
     client : dask.distributed.Client, optional
-        Its workers, of one thread each, measure the cases instead of processes on this machine; they are not killed for being late.
+        Its workers measure the cases, as many at once as they have threads, in processes beside them.
     fresh : bool
         Measure all cases again; the new records replace those there are.
     prepare : callable, optional
@@ -108,19 +110,21 @@ def run(
     Raises
     ------
     InvalidArgument
-        A case is none, `work` cannot be imported by other processes, or workers of the client have several threads.
+        A case is none, or `work` cannot be imported by other processes.
     """
     store = results if isinstance(results, Results) else Results(results)
     every = {key(job.case): job for job in _jobs(cases, work, prepare, limit)}
     left = [job for job in every.values() if fresh or job.case not in store]
     done = len(every) - len(left)
-    for job, reply in (_apart(left, jobs) if client is None else _on(client, left)) if left else ():
-        store.add(job.case, **reply)
-        done += 1
-        if on_progress is not None:
-            failure = reply.get("failure")
-            says = f"{failure['status']}: {failure['error']}" if failure else str(reply["result"].get("says", "measured"))
-            on_progress(Progress(done, len(every), job.case, says, failure is not None))
+    executor = None if client is None else client.get_executor()
+    with processes(executor) as start:
+        for job, reply in _apart(left, jobs if executor is None else cores(executor), start):
+            store.add(job.case, **reply)
+            done += 1
+            if on_progress is not None:
+                failure = reply.get("failure")
+                says = f"{failure['status']}: {failure['error']}" if failure else str(reply["result"].get("says", "measured"))
+                on_progress(Progress(done, len(every), job.case, says, failure is not None))
     return store
 
 
@@ -153,25 +157,27 @@ def _pickled(job: Job) -> bytes:
 class _Task(NamedTuple):
     """A job under way in a process, which is killed at `end`."""
 
-    process: Process
+    process: Peer
     job: Job
     end: float
     allowed: str
     """The time until then in words."""
+    begun: bool
+    """Whether the process was seen to be started, so that the time counts."""
 
 
-def _apart(left: list[Job], jobs: int) -> Iterator[tuple[Job, Row]]:
-    """Measure jobs in processes of this machine, and yield each with its record."""
+def _apart(left: list[Job], jobs: int, start: Start) -> Iterator[tuple[Job, Row]]:
+    """Measure jobs in processes, and yield each with its record."""
     waiting = left[::-1]
     inbox: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
     busy: dict[int, _Task] = {}
     numbers = itertools.count()
 
-    def begin(number: int, process: Process | None = None) -> None:
+    def begin(number: int, process: Peer | None = None) -> None:
         """Begin the next job in a process, by default a new one."""
-        process = process or Process(MAIN, lambda message: inbox.put((number, message)))
+        process = process or start(MAIN, lambda message: inbox.put((number, message)))
         job = waiting.pop()
-        busy[number] = _Task(process, job, time.monotonic() + PREPARING, f"{PREPARING:g} s of preparation")
+        busy[number] = _Task(process, job, time.monotonic() + PREPARING, f"{PREPARING:g} s of preparation", process.begun)
         process.send(pickle.dumps(_pickled(job)))  # twice a pickle, so that an error of the inner one is a failure of the job
 
     try:
@@ -184,11 +190,14 @@ def _apart(left: list[Job], jobs: int) -> Iterator[tuple[Job, Row]]:
                 number, message = inbox.get(timeout=min(max(0.0, busy[number].end - time.monotonic()), LONGEST))
             if number not in busy or (message is LATE and busy[number].end > time.monotonic()):
                 continue  # the end of a process that was killed, or an hour has passed
-            process, job, _, allowed = busy[number]
+            process, job, _, allowed, begun = busy[number]
+            if message is LATE and not begun:
+                busy[number] = busy[number]._replace(begun=process.begun, end=time.monotonic() + PREPARING)
+                continue
             if isinstance(message, Ready):
                 seconds = math.inf if job.limit is None else 2 * job.limit + GRACE
                 allowed = "" if job.limit is None else f"twice its limit of {job.limit:g} s and {GRACE:g} s"
-                busy[number] = _Task(process, job, time.monotonic() + seconds, allowed)
+                busy[number] = _Task(process, job, time.monotonic() + seconds, allowed, begun=True)
                 continue
             del busy[number]
             alive = isinstance(message, dict)
@@ -204,25 +213,6 @@ def _apart(left: list[Job], jobs: int) -> Iterator[tuple[Job, Row]]:
     finally:
         for task in busy.values():
             task.process.kill()
-
-
-def _on(client: Any, left: list[Job]) -> Iterator[tuple[Job, Row]]:
-    """Measure jobs by the workers of a dask client, and yield each with its record."""
-    from distributed import as_completed
-
-    several = {worker: threads for worker, threads in client.nthreads().items() if threads > 1}
-    if several:
-        name, threads = next(iter(several.items()))
-        raise InvalidArgument(f"worker {name} has {threads} threads, which share one CPU clock; start workers with --nthreads 1")
-    futures = {client.submit(perform, _pickled(job), pure=False, retries=0): job for job in left}
-    try:
-        for future in as_completed(list(futures)):
-            if (error := future.exception()) is None:
-                yield futures[future], future.result()
-            else:
-                yield futures[future], {"failure": {"status": "failed", "error": f"its worker: {type(error).__name__}: {error}"}}
-    finally:
-        client.cancel(list(futures))
 
 
 def serve(log: int) -> NoReturn:

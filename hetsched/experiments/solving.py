@@ -13,13 +13,15 @@ from typing import Any
 import numpy as np
 
 from hetsched.arguments import checked
+from hetsched.certificates.certificate import Certificate
+from hetsched.certificates.certifying import certify
 from hetsched.errors import InvalidArgument, InvalidSchedule, UnsupportedFeature
 from hetsched.experiments.results import Case, Row
 from hetsched.experiments.runner import Job, improvements, timed
 from hetsched.experiments.sources import Instance, value
 from hetsched.problem.problem import Problem
 from hetsched.search import Budget, Kind, Monitor, find_method
-from hetsched.search.solution import Solution
+from hetsched.search.solution import OPTIMALITY_GAP, Solution
 from hetsched.solving import solve
 from hetsched.verification.verify import verify
 
@@ -104,6 +106,8 @@ class SolveCase:
         Seconds of wall-clock time; of CPU time, which hardly depends on other load of the machine.
     evaluations : int, optional
         The most schedules evaluated.
+    certify : float, optional
+        Seconds in which a certificate of the bound is looked for afterwards, see `hetsched.certify`; by default none is.
     """
 
     instance: Instance
@@ -112,8 +116,11 @@ class SolveCase:
     time_limit: float | None = None
     cpu_limit: float | None = None
     evaluations: int | None = None
+    certify: float | None = None
 
     def __post_init__(self) -> None:
+        if self.certify is not None and not 0 < self.certify < math.inf:
+            raise InvalidArgument(f"certify is {self.certify}; it must be a number of seconds, above 0, or None for no certificate")
         if self.cpu_limit is not None and not 0 <= self.cpu_limit < math.inf:
             raise InvalidArgument(f"cpu_limit is {self.cpu_limit}; it must be a number of seconds, at least 0, or None for no limit")
         if self.cpu_limit is not None and self.time_limit is not None:
@@ -122,7 +129,7 @@ class SolveCase:
     @property
     def key(self) -> dict[str, Any]:
         """The identity of the case in the records, with the names of its problem."""
-        seconds = {"time": self.time_limit, "cpu": self.cpu_limit}
+        seconds = {"time": self.time_limit, "cpu": self.cpu_limit, "certify": self.certify}
         limits = {name: float(limit) for name, limit in seconds.items() if limit is not None}
         return {
             "instance": self.instance.name,
@@ -139,6 +146,7 @@ class SolveCase:
         """What `hetsched.experiments.run` measures."""
         work = functools.partial(solve_case, self.instance.problem)
         limit = self.time_limit if self.cpu_limit is None else 4 * self.cpu_limit  # the CPU is shared
+        limit = None if limit is None else limit + (self.certify or 0.0)
         return Job(self.key, work, functools.partial(prepare, self.instance.problem), limit)
 
 
@@ -151,6 +159,7 @@ def cases(
     time_limit: float | None = None,
     cpu_limit: float | None = None,
     evaluations: int | None = None,
+    certify: float | None = None,
 ) -> list[SolveCase]:
     """Return a case for each problem, method and seed.
 
@@ -163,7 +172,7 @@ def cases(
     methods : str, or iterable of Configuration
         For instance ``"heft,cpsat{cuts=false}"``.
     seeds : iterable of int
-    time_limit, cpu_limit, evaluations : optional
+    time_limit, cpu_limit, evaluations, certify : optional
         Limits of each case, see `SolveCase`.
 
     Raises
@@ -179,7 +188,7 @@ def cases(
     for what, given in (("problems", every), ("methods", configurations), ("seeds", numbers)):
         if not given:
             raise InvalidArgument(f"{what} is empty; give at least one")
-    limits = {"time_limit": time_limit, "cpu_limit": cpu_limit, "evaluations": evaluations}
+    limits = {"time_limit": time_limit, "cpu_limit": cpu_limit, "evaluations": evaluations, "certify": certify}
     return [
         SolveCase(instance, configuration, seed, **limits)  # type: ignore[arg-type]
         for seed in numbers
@@ -198,18 +207,32 @@ def solve_case(problem: Problem, case: Case) -> Row:
     schedule = solution.schedule
     if schedule is not None and (violations := verify(problem, schedule)):
         raise InvalidSchedule(f"{name} made a schedule that breaks {len(violations)} rules, first: {violations[0].message}")
+    proof, certificate = solution.proof, None
+    if "certify" in limits:
+        certificate = _certificate(problem, solution, limits["certify"])
+        proof = proof if certificate is None or certificate.value < proof.value * (1 - OPTIMALITY_GAP) else certificate.check(problem)
     made = "no schedule" if schedule is None else f"makespan {solution.makespan:.6g}, gap {100 * solution.gap:.2f} %"
     return {
         "status": str(solution.status),
         "makespan": None if schedule is None else solution.makespan,
-        "bound": solution.bound,
-        "proof": solution.proof.name,
-        "trust": solution.proof.trust,
+        "bound": max(proof.value, solution.bound),
+        "proof": proof.name,
+        "trust": proof.trust,
+        **({} if certificate is None else {"certificate": {"digest": certificate.digest, "claim": certificate.value}}),
         "history": improvements(solution),
         **spent,
         "stopped": str(solution.stopped),
         "says": f"{solution.status}, {made}, {spent['cpu_s']:.2f} s of CPU time",
     }
+
+
+def _certificate(problem: Problem, solution: Solution, seconds: float) -> Certificate | None:
+    """Return a certificate that a solution is optimal, or of its bound; None if none is found, or the checker does not take the problem."""
+    claim = solution.makespan if solution.status == "optimal" else solution.bound
+    try:
+        return certify(problem, claim, time_limit=seconds)
+    except UnsupportedFeature:
+        return None
 
 
 def _solved(problem: Problem, name: str, options: Mapping[str, Any], seed: int, limits: Mapping[str, Any]) -> Solution:

@@ -8,7 +8,7 @@ import os
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 from xml.etree import ElementTree
 
 import numpy as np
@@ -44,7 +44,7 @@ class Attributed(NamedTuple):
 
 
 @checked(processors=whole(1, MOST_DEVICES))
-def read(path: str | os.PathLike[str], *, processors: int | None = None) -> Imported:
+def read(path: str | os.PathLike[str], *, processors: int | None = None, syntax: Literal["gxl", "dot"] | None = None) -> Imported:
     """Read a task graph in GXL or DOT for identical processors.
 
     The attribute ``Weight`` of a node is its duration in seconds, and that of an edge the seconds of its transfer between any two
@@ -54,9 +54,10 @@ def read(path: str | os.PathLike[str], *, processors: int | None = None) -> Impo
     Parameters
     ----------
     path : path
-        The ending of its name, ``.gxl``, ``.dot`` or ``.gv``, says which; of another name the contents do.
     processors : int, optional
         Number of identical processors. Default: what the file states.
+    syntax : "gxl" or "dot", optional
+        Default: by the ending of the name, ``.gxl``, ``.dot`` or ``.gv``; of another name by the contents.
 
     Raises
     ------
@@ -69,8 +70,10 @@ def read(path: str | os.PathLike[str], *, processors: int | None = None) -> Impo
     """
     name = os.fspath(path)
     text, suffix = text_of(path), Path(path).suffix.lower()
-    dot = suffix in (".dot", ".gv") or (suffix not in (".gxl", ".xml") and not text.lstrip().startswith("<"))
-    return _imported((_dot if dot else _gxl)(text, name), name, processors)
+    if syntax is None:
+        dot = suffix in (".dot", ".gv") or (suffix not in (".gxl", ".xml") and not text.lstrip().startswith("<"))
+        syntax = "dot" if dot else "gxl"
+    return _imported((_dot if syntax == "dot" else _gxl)(text, name), name, processors)
 
 
 @checked

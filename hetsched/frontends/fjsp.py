@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 import numpy as np
@@ -48,23 +48,31 @@ class Shop(msgspec.Struct):
 
 
 @checked
-def read(path: str | os.PathLike[str]) -> Imported:
-    """Read a flexible job shop: the JSON of ScheduleOpt's benchmarks, or text whose name ends in ``.fjs``.
+def read(path: str | os.PathLike[str], *, syntax: Literal["json", "fjs"] | None = None) -> Imported:
+    """Read a flexible job shop: the JSON of ScheduleOpt's benchmarks, or text as of .fjs files.
 
     Operations become the tasks o0, o1, ..., machines the devices m0, m1, ...; an operation cannot run on a machine for which it has no
     option. Nothing is sent between machines. The number of the job of an operation is kept as its ``op``, such as ``"job 3"``.
+
+    Parameters
+    ----------
+    path : path
+    syntax : "json" or "fjs", optional
+        Default: by the ending of the name, ``.json`` or ``.fjs``; of another name by the contents.
 
     Raises
     ------
     InvalidProblem
         The file breaks a rule of the format.
     MissingDependency
-        A .fjs file needs the package ``fjsplib``.
+        Text needs the package ``fjsplib``.
     """
     name = os.fspath(path)
     text = text_of(path)
-    suffix = Path(path).suffix.lower()
-    return _read_text(name) if suffix == ".fjs" or (suffix != ".json" and not text.lstrip().startswith("{")) else _parse(text, name)
+    if syntax is None:
+        suffix = Path(path).suffix.lower()
+        syntax = "fjs" if suffix == ".fjs" or (suffix != ".json" and not text.lstrip().startswith("{")) else "json"
+    return _read_text(name) if syntax == "fjs" else _parse(text, name)
 
 
 @checked

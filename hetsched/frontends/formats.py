@@ -8,6 +8,7 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from hetsched import documents
@@ -32,14 +33,18 @@ class Format(NamedTuple):
     reader: str = "read"
     """Its function that returns what the file says as `Imported`."""
     writes: bool = False
+    settings: Mapping[str, Any] = MappingProxyType({})
+    """Arguments of its reader, of a module that reads several formats."""
 
 
 FORMATS: Mapping[str, Format] = {
     "stg": Format("Standard Task Graph, without or with costs; needs processors", (".stg",), writes=True),
-    "fjsp": Format("flexible job shop: JSON of ScheduleOpt", fields=frozenset({"operations", "precedences"}), writes=True),
-    "fjs": Format("flexible job shop as text; needs fjsplib", (".fjs",), module="fjsp"),
-    "gxl": Format("Auckland's task graphs, with schedules", (".gxl",), module="auckland", writes=True),
-    "dot": Format("Auckland's task graphs as DOT; needs pydot", (".dot", ".gv"), module="auckland"),
+    "fjsp": Format(
+        "flexible job shop: JSON of ScheduleOpt", fields=frozenset({"operations", "precedences"}), writes=True, settings={"syntax": "json"}
+    ),
+    "fjs": Format("flexible job shop as text; needs fjsplib", (".fjs",), module="fjsp", settings={"syntax": "fjs"}),
+    "gxl": Format("Auckland's task graphs, with schedules", (".gxl",), module="auckland", writes=True, settings={"syntax": "gxl"}),
+    "dot": Format("Auckland's task graphs as DOT; needs pydot", (".dot", ".gv"), module="auckland", settings={"syntax": "dot"}),
     "dagbench": Format("graph.json of DAGBench: related devices", fields=frozenset({"task_graph", "network"}), writes=True),
     "wfformat": Format("WfFormat 1.5 and 1.6; needs a bandwidth or a cluster", fields=frozenset({"workflow", "schemaVersion"})),
     "dnn-partitioning": Format("msr-fiddle/dnn-partitioning", fields=frozenset({"nodes", "maxFPGAs"}), module="dnn_partitioning"),
@@ -95,9 +100,10 @@ def read(source: Any, format: str | None = None, **options: Any) -> Imported:  #
         if not isinstance(value, Problem):
             raise InvalidProblem(f"{os.fspath(source)} holds a {type(value).__name__}, but a problem is needed here")
         return Imported(value)
-    reader = getattr(_module(found), FORMATS[found].reader)
-    _check_options(found, options, dict(list(inspect.signature(reader).parameters.items())[1:]))
-    imported: Imported = reader(source, **options)
+    reader, settings = getattr(_module(found), FORMATS[found].reader), FORMATS[found].settings
+    known = dict(list(inspect.signature(reader).parameters.items())[1:])
+    _check_options(found, options, {name: one for name, one in known.items() if name not in settings})
+    imported: Imported = reader(source, **options, **settings)
     return imported
 
 

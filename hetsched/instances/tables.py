@@ -19,9 +19,26 @@ def page(path: str | os.PathLike[str] | None = None) -> str:
 
 
 def markdown(instances: Iterable[Instance]) -> str:
-    """Return a Markdown table of instances."""
-    lines = ["| instance | tasks | devices | lower bound | upper bound | gap |", "| --- | ---: | ---: | ---: | ---: | ---: |"]
-    return "\n".join([*lines, *(f"| {' | '.join(cells(instance))} |" for instance in instances)])
+    """Return a Markdown table of instances, with the ratio to the best lower bound where there is the schedule of a named method."""
+    every = list(instances)
+    ratios = any(map(_of_method, every))
+    head = ["instance", "tasks", "devices", "lower bound", "upper bound", "gap", *(("schedule", "ratio") if ratios else ())]
+    rows = [[*cells(instance), *(_ratio(instance) if ratios else ())] for instance in every]
+    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _of_method(instance: Instance) -> Claim | None:
+    """Return the longest schedule that a named method has made; `Claim.by` has its name after that of the program."""
+    of_methods = [claim for claim in instance.claims if claim.kind == "upper" and ", " in claim.by]
+    return max(of_methods, key=lambda claim: claim.seconds, default=None)
+
+
+def _ratio(instance: Instance) -> tuple[str, str]:
+    made, lower = _of_method(instance), instance.best("lower")
+    if made is None or lower is None or not lower.seconds:
+        return "", ""
+    return f"{exact(made.seconds)} by `{made.by.rpartition(', ')[2]}`", f"{float(made.seconds / lower.seconds):.2f}"
 
 
 def cells(instance: Instance) -> list[str]:

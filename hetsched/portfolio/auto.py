@@ -18,6 +18,7 @@ from hetsched.portfolio.protocol import Done, Failure, Job
 from hetsched.portfolio.workers import JobMonitor, JobReceiver, Pool, Worker, run_here
 from hetsched.problem.problem import Problem
 from hetsched.processes import ProcessDied
+from hetsched.remote import processes
 from hetsched.search import ALL, Kind, Monitor, cores, method, select
 from hetsched.stopping import Deadline, Stop
 
@@ -42,6 +43,7 @@ WAKE = 0.02  # seconds between readings of the clock
     deterministic=False,
     objectives=ALL,
     turn=900,
+    distributes=True,
 )
 def auto(
     problem: Problem,
@@ -57,8 +59,9 @@ def auto(
 
     The list schedulers run first, beginning with the best single device and HEFT. Then searches take turns,
     each from the best schedule of all methods; a solver proves small problems, and bounds get a share of the
-    time. If more than two seconds are left, they run in worker processes, one for each core. With an evaluation
-    limit everything runs in this process, without solvers, and the schedule is reproducible.
+    time. If more than two seconds are left, they run in worker processes, one for each core, or one by each worker
+    of the `executor` of the solve. With an evaluation limit everything runs in this process, without solvers, and the
+    schedule is reproducible.
 
     Parameters
     ----------
@@ -68,7 +71,8 @@ def auto(
     exclude : names, optional
         Members to exclude.
     workers : int, optional
-        The most worker processes; 0 runs everything in this process. Default: the number of available cores.
+        The most worker processes; 0 runs everything in this process. Default: the number of available cores, or of
+        the executor's workers.
     seconds : float
         Time limit if the solve has none.
     bound_seconds : float
@@ -87,7 +91,7 @@ def auto(
     race.warm_up([member for member in race.running if not member.at_once])
     if race.over:
         return
-    slots = cores() if workers is None else workers
+    slots = cores(monitor.executor) if workers is None else workers
     if slots and not race.by_evaluations and race.left > WORTH_WORKERS and any(not member.here for member in race.running):
         race.run_apart(slots)
     else:
@@ -279,7 +283,7 @@ class Race:
         if member.method.kind is Kind.EXACT and "threads" in member.method.options:
             options["threads"] = self.threads if solver is not None and backends.info(solver).capabilities.threads else 1
         if member.method.kind is Kind.EXACT and "workers" in member.method.options:
-            options["workers"] = self.slots
+            options["workers"] = self.slots if self.monitor.executor is None else 1
         counted = self.by_evaluations and not member.proves
         return Job(
             member.name,
@@ -295,19 +299,21 @@ class Race:
     # ------------------------------------------------------------ in worker processes
 
     def run_apart(self, slots: int) -> None:
-        """Run members in worker processes, and in this process those that only it has."""
-        exact = any(member.method.kind is Kind.EXACT for member in self.running)
-        self.threads = slots // 2 if exact and slots >= 4 else 1
-        here = any(member.here for member in self.running)
-        self.slots = max(1, slots - (self.threads - 1) - here)
-        try:
-            pool = Pool(self.problem, self.slots)
-        except OSError as error:
-            self.monitor.note(f"no worker process can be started ({error}); all members take turns in this one")
-            self.slots = 1
-            self.run_in_turn()
-            return
-        with pool:
+        """Run members in worker processes, here or by an executor, and in this process those that only it has."""
+        self.slots = slots
+        if self.monitor.executor is None:
+            exact = any(member.method.kind is Kind.EXACT for member in self.running)
+            self.threads = slots // 2 if exact and slots >= 4 else 1
+            here = any(member.here for member in self.running)
+            self.slots = max(1, slots - (self.threads - 1) - here)
+        with contextlib.ExitStack() as stack:
+            try:
+                pool = stack.enter_context(Pool(self.problem, self.slots, stack.enter_context(processes(self.monitor.executor))))
+            except OSError as error:
+                self.monitor.note(f"no worker process can be started ({error}); all members take turns in this one")
+                self.slots = 1
+                self.run_in_turn()
+                return
             self._while_loading(pool)
             while not self.over:
                 self._fill(pool)
@@ -315,7 +321,7 @@ class Race:
                 local = self._next([member for member in self.running if member.here], apart=True)
                 if local is not None:
                     self._turn(local, self._slice(local, apart=True), look=lambda _: self._attend(pool))
-                elif busy:
+                elif busy and (self.running or self.at_work):
                     self._wait(pool)
                 elif self.left > MARGIN and self.running:  # no worker is left
                     self.slots = 1
@@ -386,7 +392,7 @@ class Race:
         """Handle the death of a process; start a new one if there is time and losses are few."""
         if member is None:
             self.monitor.note(f"a worker process {how} before it had a job")
-        else:
+        elif how.exit_code is not None:  # else its machine was lost
             member.deaths += 1
             member.retired = member.method.kind is Kind.EXACT or member.deaths > 1  # a model too large for the memory stays so
         self.lost += 1

@@ -15,7 +15,7 @@ from hetsched.errors import InconsistentBound, UnsupportedFeature
 from hetsched.modeling.backends import in_process
 from hetsched.portfolio.protocol import Done, Failure, Found, Job, Message, Proved
 from hetsched.problem.problem import Problem
-from hetsched.processes import Channel, Process, ProcessDied, Ready, StopRequest
+from hetsched.processes import Channel, Process, ProcessDied, Ready, Start, StopRequest
 from hetsched.schedule.schedule import Schedule
 from hetsched.schedule.simulate import simulate
 from hetsched.search import Budget, Event, Monitor, discover, registered
@@ -173,15 +173,15 @@ def run_here(monitor: Monitor, job: Job, look: Callable[[JobMonitor], object] | 
     return done, receiver.improved
 
 
-class Worker(Process):
+class Worker:
     """The parent's side of a process that runs jobs one after another."""
 
-    def __init__(self, inbox: queue.SimpleQueue[tuple[Worker, Message]], hello: bytes) -> None:
+    def __init__(self, inbox: queue.SimpleQueue[tuple[Worker, Message]], hello: bytes, start: Start) -> None:
         self.ready = False
         self.receiver: JobReceiver | None = None
         """The receiver of its current job, or None."""
-        super().__init__("hetsched.portfolio.workers:serve", lambda message: inbox.put((self, message)))
-        self.send(hello)
+        self.process = start("hetsched.portfolio.workers:serve", lambda message: inbox.put((self, message)))
+        self.process.send(hello)
 
     @property
     def idle(self) -> bool:
@@ -197,9 +197,12 @@ class Pool:
     problem : Problem
     count : int
         Number of processes. They load in the background, which takes about a second.
+    start : callable
+        Starts a process, here or by a worker of an executor.
     """
 
-    def __init__(self, problem: Problem, count: int) -> None:
+    def __init__(self, problem: Problem, count: int, start: Start = Process) -> None:
+        self._start = start
         modules = {name: method.function.__module__ for name, method in registered().items()}
         self._hello = pickle.dumps(_Hello(problem, modules), pickle.HIGHEST_PROTOCOL)
         self._inbox: queue.SimpleQueue[tuple[Worker, Message]] = queue.SimpleQueue()
@@ -219,11 +222,11 @@ class Pool:
 
     def start(self) -> None:
         """Start another worker; raise `OSError` if no process can be started."""
-        self.workers.append(Worker(self._inbox, self._hello))
+        self.workers.append(Worker(self._inbox, self._hello, self._start))
 
     def give(self, worker: Worker, job: Job, receiver: JobReceiver) -> None:
         """Send a job to an idle worker; raise an error if the job cannot be pickled."""
-        worker.send(pickle.dumps(job, pickle.HIGHEST_PROTOCOL))
+        worker.process.send(pickle.dumps(job, pickle.HIGHEST_PROTOCOL))
         worker.receiver = receiver
 
     def receive(self, seconds: float = 0.0) -> Iterator[tuple[Worker, Message, JobReceiver | None]]:
@@ -248,19 +251,19 @@ class Pool:
             elif isinstance(message, ProcessDied):
                 worker.receiver = None
                 self.workers.remove(worker)
-                worker.kill()
+                worker.process.kill()
             yield worker, message, receiver
 
     def stop(self) -> None:
         """Request that all jobs end soon."""
         for worker in self.workers:
             if worker.receiver is not None:
-                worker.send(pickle.dumps(StopRequest()))
+                worker.process.send(pickle.dumps(StopRequest()))
 
     def close(self) -> None:
         """Kill all workers and wait until they have ended."""
         for worker in self.workers:
-            worker.kill()
+            worker.process.kill()
         for worker in self.workers:
             worker.process.wait()
         self.workers = []

@@ -268,6 +268,20 @@ def test_a_certificate_of_another_problem_is_rejected() -> None:
         made.check(golden.topcuoglu(), time_limit=0)
 
 
+def test_the_check_is_within_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A certificate that takes too long to check is no answer; without a claim, the longest path has one that is checked at once."""
+    check = checker.check
+
+    def late(problem: checker.Problem, certificate: checker.Certificate, deadline: float = math.inf) -> checker.Verdict:
+        return check(problem, certificate, deadline if math.isinf(deadline) else 0.0)
+
+    monkeypatch.setattr(checker, "check", late)
+    assert hs.certify(golden.topcuoglu(), 73) is None
+    made = hs.certify(golden.topcuoglu())
+    assert made is not None
+    assert (made.claim, made.nodes) == (54, 1)  # that of the published example
+
+
 def test_a_problem_beyond_the_limits_of_the_checker_is_refused() -> None:
     problem = hs.Problem(hs.TaskGraph(["a"]), hs.Cluster([f"x{k}" for k in range(257)], bandwidth=1), durations=np.ones((1, 257)))
     with pytest.raises(UnsupportedFeature, match="the checker does not take .*number of devices is 257; .* use hetsched.bound"):

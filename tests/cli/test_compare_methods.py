@@ -6,9 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import hetsched as hs
+from hetsched import checker
 from hetsched.experiments import Results
 
 WORDS = ("compare", "problem.json", "--methods", "heft,best-device", "--results", "run.jsonl")
@@ -34,6 +36,19 @@ def test_a_page_is_written(run: Any, problem: hs.Problem) -> None:
     done = run(*WORDS, "--html", "run.html")
     assert done.stdout.endswith("wrote run.html\n")
     assert Path("run.html").stat().st_size > 1e6
+
+
+@pytest.mark.slow
+def test_bounds_are_certified_and_what_the_checker_does_not_take_is_told_at_once(run: Any, problem: hs.Problem) -> None:
+    n = checker.MOST_TASKS + 1
+    large = hs.Problem(hs.TaskGraph([f"t{i}" for i in range(n)]), hs.Cluster(["a"]), durations=np.ones((n, 1)))
+    large.write("large.json")
+    done = run("compare", "large.json", "problem.json", "--methods", "branch", "--certify", 20, "--json")
+    assert done.exit_code == 0, done.stderr
+    told = "bounds on large are not certified, which stay 'computed' or a solver's: the number of tasks is 5001; it must be at most 5000"
+    assert told in done.stderr.splitlines()[0]
+    summary = json.loads(done.stdout)["tables"]["summary"]
+    assert dict(zip(summary["head"], summary["rows"][-1], strict=True))["checked"] == "1"
 
 
 def test_a_bound_above_a_makespan_ends_with_code_1(run: Any, folder: Path) -> None:

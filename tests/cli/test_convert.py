@@ -73,6 +73,31 @@ def test_a_model_in_onnx_becomes_a_problem(run, folder):
     cluster, costs = hs.workloads.clusters.load("diviml"), hs.costs.Roofline()
     assert hs.read("problem.json") == hs.frontends.read("net.onnx", cluster=cluster, dims={"batch": 4}, costs=costs).problem
     done = run("convert", "net.onnx", "--cluster", "diviml", "-o", "problem.json")
-    assert done.stderr.startswith("error: the input 'x' has dimensions without a length; give one for each: dims={'batch': 1}")
+    assert done.stderr.startswith("error: the input 'x' has dimensions without a length; give one for each: --dim batch=1")
     done = run("convert", "net.onnx", "--cluster", "diviml", "--dim", "batch", "-o", "problem.json")
     assert done.stderr.startswith("error: --dim 'batch' is not of the form NAME=LENGTH, for instance batch=1")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("x.stg -o p.json", "x.stg does not state how many processors there are; give --processors 8, for instance"),
+        ("x.stg --processors 0 -o p.json", "--processors is 0; it must be a whole number from 1 to 4096, or None"),
+        ("x.stg --processors 2 --bandwidth 3 -o p.json", "format 'stg' has no --bandwidth; it has processors"),
+        ("x.stg --format none -o p.json", "--format is 'none'; choose one of stg, "),
+        ("x.stg --processors 2 --to none -o p.json", "--to is 'none'; choose one of stg, "),
+        ("x.stg --processors 2 -o p.none", "no format is written to a name that ends in '.none'; choose one by --to: stg, "),
+        ("x.stg --processors 2 --rename -o p.json", "format 'hetsched' has no --rename; it has none"),
+        ("x.stg --processors 2 --to fjsp -o p.json", "would be read back as 'o0'; --rename names them so"),
+        ("w.json -o p.json", "w.json states no bandwidth; give --bandwidth of its machines (inf if sending takes no time), or --cluster"),
+        ("empty.json -o p.json", "its name tells no format; choose one by --format: stg, "),
+        ("empty.json --format gxl -o p.json", "empty.json is no GXL: no element found"),
+    ],
+)
+def test_errors_name_the_options_of_the_command(run, folder, words, message):
+    Path("x.stg").write_text("1\n0 3 0\n")
+    Path("w.json").write_text(WFFORMAT)
+    Path("empty.json").write_text("")
+    done = run("convert", *words.split())
+    assert done.exit_code == 2
+    assert message in done.stderr

@@ -35,16 +35,18 @@ def test_workers_are_an_option_of_auto(run: Run, problem: hs.Problem) -> None:
 def test_a_scheduler_solves_the_modules(run: Run, stack: str) -> None:
     distributed = pytest.importorskip("distributed")
     with distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster:
-        result = run("solve", stack, "--scheduler", cluster.scheduler_address, "--json")
-    assert result.exit_code == 0, result.stderr
-    assert json.loads(result.stdout)["status"] == "optimal"
+        for names in (("--time-limit", 100), ("--method", "split"), ("--option", "members=annealing", "--time-limit", 4)):
+            result = run("solve", stack, "--scheduler", cluster.scheduler_address, *names, "--json")
+            assert result.exit_code == 0, result.stderr
+            assert json.loads(result.stdout)["status"] == ("feasible" if "--option" in names else "optimal")
+    assert json.loads(result.stdout)["messages"] == []
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (("--method", "heft", "--workers", 2), "method 'heft' takes no option 'workers'"),
-        (("--method", "heft", "--scheduler", "tcp://127.0.0.1:1"), "heft uses no scheduler; choose --method split"),
+        (("--method", "heft", "--scheduler", "tcp://127.0.0.1:1"), "heft uses no scheduler; choose --method auto or split"),
         (("--workers", 0), "greater than or equal to 1"),
         (("--method", "split", "--workers", 2, "--option", "workers=3"), "--option workers=3 is given too"),
     ],

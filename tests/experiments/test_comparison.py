@@ -77,19 +77,20 @@ def test_the_order_of_records_changes_no_number(drawn, random):
 
 
 def test_tables_by_hand():
-    rows = [(case("a", i, seed), found(10.0 + i + seed, 10.0 + i if i else 5.0)) for i in range(3) for seed in (0, 2)]
+    trusts = ["checked", "computed", "checked"]
+    rows = [(case("a", i, seed), found(10.0 + i + seed, 10.0 + i if i else 5.0, trust=trusts[i])) for i in range(3) for seed in (0, 2)]
     rows += [(case("b", 0), found(10.0, 2.0)), (case("b", 1), found(None)), (case("b", 2), "ValueError: no")]
     comparison = Comparison(results(rows))
     assert comparison.best == {"0000": 10.0, "0001": 11.0, "0002": 12.0}
     assert comparison.bound == {"0000": 5.0, "0001": 11.0, "0002": 12.0}
     summary = comparison.table("summary")
-    assert [list(row[:7]) for row in summary.rows] == [
-        ["f0", "a", "4", "2", "1", "0", "0"],
-        ["f0", "b", "2", "1", "0", "1", "0"],
-        ["f1", "a", "2", "1", "1", "0", "0"],
-        ["f1", "b", "1", "0", "0", "1", "0"],
-        ["all", "a", "6", "3", "2", "0", "0"],
-        ["all", "b", "3", "1", "0", "2", "0"],
+    assert [list(row[:8]) for row in summary.rows] == [
+        ["f0", "a", "4", "2", "1", "1", "0", "0"],
+        ["f0", "b", "2", "1", "0", "0", "1", "0"],
+        ["f1", "a", "2", "1", "1", "0", "0", "0"],
+        ["f1", "b", "1", "0", "0", "0", "1", "0"],
+        ["all", "a", "6", "3", "2", "1", "0", "0"],
+        ["all", "b", "3", "1", "0", "0", "2", "0"],
     ]
     everything = dict(zip(summary.head, summary.rows[4], strict=True))
     gaps = [100 * (1 - best / (best + 1)) for best in (10, 11, 12)]
@@ -188,5 +189,5 @@ def test_a_proof_that_there_is_no_schedule_is_a_proof_and_has_no_gap():
     )
     rows = {row[0]: row for row in comparison.table("summary").rows}
     assert rows["a"][3] == "2"
-    assert rows["a"][6] == "0.00"
+    assert rows["a"][7] == "0.00"
     assert np.isnan(comparison._gap_row("b")).tolist() == [False, True]

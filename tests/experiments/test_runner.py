@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
 
@@ -157,20 +159,37 @@ def test_what_cannot_be_measured_is_told(monkeypatch: pytest.MonkeyPatch, work: 
         run([], client=3)
 
 
+def test_the_time_in_a_queue_of_an_executor_is_not_counted(monkeypatch: pytest.MonkeyPatch, work: ModuleType):
+    monkeypatch.setattr(runner, "PREPARING", 0.2)
+    waited = threading.Event()
+
+    class Client:
+        """A client of one busy worker."""
+
+        def nthreads(self) -> dict[str, int]:
+            return {"worker": 1}
+
+        def get_executor(self) -> ThreadPoolExecutor:
+            return threads
+
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(waited.wait, 100)
+        threading.Timer(1.0, lambda: (monkeypatch.setattr(runner, "PREPARING", 100.0), waited.set())).start()
+        assert len(run([{"name": "good"}], work.do, client=Client()).rows()) == 1
+
+
 @pytest.mark.slow
 def test_the_workers_of_a_dask_client_measure_too(tmp_path: Path, work: ModuleType):
     distributed = pytest.importorskip("distributed")
-    settings = {"n_workers": 1, "processes": True, "dashboard_address": None}
-    with distributed.LocalCluster(threads_per_worker=1, **settings) as cluster, distributed.Client(cluster) as client:
-        client.run(sys.path.insert, 0, str(tmp_path))
-        store = run([{"name": name} for name in ("good", "raise")], work.do, client=client)
-    (row,), (failure,) = store.rows(), store.failures()
-    assert row["process"] != os.getpid()
-    assert failure["error"] == "ValueError: no such thing"
-    told = "has 2 threads, which share one CPU clock; start workers with --nthreads 1"
     with (
-        distributed.LocalCluster(threads_per_worker=2, **settings) as cluster,
+        distributed.LocalCluster(n_workers=1, threads_per_worker=2, processes=True, dashboard_address=None) as cluster,
         distributed.Client(cluster) as client,
-        pytest.raises(InvalidArgument, match=told),
     ):
-        run([{"name": "good"}], work.do, client=client)
+        client.run(sys.path.insert, 0, str(tmp_path))
+        cases = [{"name": name, "other": other, "folder": str(tmp_path)} for name, other in (("a", "b"), ("b", "a"))]
+        assert len(run(cases, work.meet, client=client).rows()) == 2
+        store = run([{"name": name} for name in ("good", "raise", "die")], work.do, client=client)
+        (worker,) = client.run(os.getpid).values()
+    (row,), failures = store.rows(), store.failures()
+    assert row["process"] not in (os.getpid(), worker)
+    assert sorted(failure["error"] for failure in failures) == ["ValueError: no such thing", "its process ended by itself with exit code 7"]

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hetsched as hs
+from hetsched import checker
 from hetsched.errors import InvalidArgument, InvalidProblem, UnsupportedFeature
 from hetsched.experiments import Configuration, Instance, Progress, SolveCase, cases, problems, run, solving
 from hetsched.processes import in_process
@@ -185,3 +186,28 @@ def test_a_problem_that_is_none_is_told(text: str, said: str, tmp_path: Path, mo
 def test_instances_of_the_registry_are_problems() -> None:
     assert [(one.name, one.family) for one in problems("examples")] == [("topcuoglu2002", "examples"), ("arabnejad2014", "examples")]
     assert [one.name for one in problems("arabnejad2014")] == ["arabnejad2014"]
+
+
+def test_a_bound_is_certified_after_the_clock_has_stopped():
+    of = {"certify": 20.0, "time_limit": 20.0}
+    optimal = solving.solve_case(topcuoglu(), SolveCase(MINE, Configuration("branch"), **of).key)
+    assert (optimal["status"], optimal["trust"], optimal["bound"]) == ("optimal", "checked", 73.0)
+    assert optimal["certificate"] == {"digest": checker.Problem(hs.documents.encode(topcuoglu())).digest(), "claim": 73.0}
+    feasible = solving.solve_case(topcuoglu(), SolveCase(MINE, Configuration("heft"), **of).key)
+    assert (feasible["status"], feasible["trust"]) == ("feasible", "checked")
+    without = solving.solve_case(topcuoglu(), SolveCase(MINE, Configuration("heft"), time_limit=20.0).key)
+    assert (without["trust"], without["bound"], "certificate" in without) == ("computed", feasible["bound"], False)
+
+
+def test_bounds_on_problems_that_the_checker_does_not_take_stay_computed():
+    n = checker.MOST_TASKS + 1
+    large = hs.Problem(hs.TaskGraph([f"t{i}" for i in range(n)]), hs.Cluster(["a"]), durations=np.ones((n, 1)))
+    row = solving.solve_case(large, SolveCase(Instance("large", large), Configuration("best-device"), certify=1.0).key)
+    assert (row["status"], row["trust"], "certificate" in row) == ("optimal", "computed", False)
+    with pytest.raises(UnsupportedFeature, match="does not take the problem: the number of tasks is 5001; it must be at most 5000"):
+        hs.certify(large)
+
+
+def test_a_certificate_needs_time():
+    with pytest.raises(InvalidArgument, match="certify is 0; it must be a number of seconds, above 0, or None for no certificate"):
+        SolveCase(MINE, Configuration("heft"), certify=0)

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hetsched as hs
-from hetsched.instances import TRUST, Claim, Family, Instance, claim_of, entry, failures, families, load, names, page
+from hetsched.instances import TRUST, Claim, Family, Instance, claim_of, entry, failures, families, load, names, page, tables
 from hetsched.instances.claims import decided, evidence_of
 from hetsched.instances.files import FOLDERS, digest, problem_of
 from hetsched.testing import decisions, problems
@@ -105,6 +105,29 @@ def test_what_is_shipped_holds():
     assert entry("topcuoglu2002").best("upper", "checked").seconds == 73
     shown = (Path(__file__).parents[2] / "docs" / "instances.md").read_text()
     assert page().strip() in shown  # else: hetsched instances table, or benchmarks/registry.py
+
+
+@pytest.mark.slow
+def test_the_worst_problems_of_list_schedulers_hold():
+    """Each has the schedule of a method, a shortest one, and the certificate that it is; the ratio follows from the three."""
+    for name in names("adversarial"):
+        one = entry(name)
+        own, shortest, certificate = one.claims
+        assert failures(one) == []
+        assert own.seconds > shortest.seconds == certificate.seconds
+        assert own.by.rpartition(", ")[2] in hs.methods()
+
+
+def test_the_ratio_of_the_schedule_of_a_method_is_a_column():
+    by = (("upper", "9", "hetsched, heft"), ("upper", "6", "someone"), ("lower", "4", "someone"))
+    one = instance(*(Claim(kind, value, "checked", who, TODAY) for kind, value, who in by))
+    assert tables.markdown([one, instance(name="two")]).splitlines() == [
+        "| instance | tasks | devices | lower bound | upper bound | gap | schedule | ratio |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+        "| one | 1 | 1 | 4 checked | 6 checked | 33.3 % | 9 by `heft` | 2.25 |",
+        "| two | 1 | 1 |  |  |  |  |  |",
+    ]
+    assert tables.markdown([instance(name="two")]).splitlines()[0].endswith("| gap |")
 
 
 def test_names_that_do_not_exist_are_told():

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-import hetsched as hs
 from hetsched.portfolio.workers import Pool
 
 
@@ -14,9 +15,9 @@ def pools(monkeypatch: pytest.MonkeyPatch) -> list[Pool]:
     made: list[Pool] = []
 
     class Seen(Pool):
-        def __init__(self, problem: hs.Problem, count: int) -> None:
+        def __init__(self, *args: Any) -> None:
             made.append(self)
-            super().__init__(problem, count)
+            super().__init__(*args)
 
     monkeypatch.setattr("hetsched.portfolio.auto.Pool", Seen)
     return made

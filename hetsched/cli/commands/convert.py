@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -112,13 +115,14 @@ def convert(
         "dims": dict(map(_dim, dims)) if dims else None,
         "costs": None if costs is dtype is None else cost_model(costs or "analytic", dtype or "float32"),
     }
-    with Working(f"reading {source}"):
+    with Working(f"reading {source}"), _spelled("--format"):
         imported = frontends.read(source, format, **{name: value for name, value in given.items() if value is not None})
     outputs = Outputs()
     refused = strict and bool(imported.lost)
     if not refused:
         options = {"rename": True} if rename else {}
-        outputs.write(output, lambda path: frontends.write(imported.problem, path, to, **options))
+        write = _spelled("--to")(frontends.write)
+        outputs.write(output, lambda path: write(imported.problem, path, to, **options))
         outputs.write(schedule, None if imported.schedule is None else imported.schedule.write, "the file has none")
     if json:
         say_json(_facts(imported, outputs.written))
@@ -134,6 +138,33 @@ def _dim(text: str) -> tuple[str, int]:
     if not name or not length.isdecimal():
         raise InvalidProblem(f"--dim {text!r} is not of the form NAME=LENGTH, for instance batch=1")
     return name, int(length)
+
+
+_ARGUMENTS = {
+    r"\b(rename)=True": r"--\1",
+    r"\b(processors|bandwidth|cluster)=(\w)": r"--\1 \2",
+    r"\b(processors|bandwidth|cluster)=": r"--\1",
+    r"\bdims=\{'(\w+)': (\d+)\}": r"--dim \1=\2",
+    r"\boption '(\w+)'": r"--\1",
+    r"^(processors|bandwidth) is ": r"--\1 is ",
+    r"^format is ": "{} is ",
+    r"\bchoose a format:": "choose one by {}:",
+}
+"""How arguments are spelled in messages, and by the command."""
+
+
+@contextlib.contextmanager
+def _spelled(format: str) -> Iterator[None]:  # noqa: A002
+    """Spell the arguments in messages as options of the command; `format` is the one for the format that is meant."""
+    from hetsched.errors import InvalidArgument, InvalidProblem, UnsupportedFeature
+
+    try:
+        yield
+    except (InvalidArgument, InvalidProblem, UnsupportedFeature) as error:
+        message = str(error)
+        for argument, option in _ARGUMENTS.items():
+            message = re.sub(argument, option.format(format), message)
+        raise type(error)(message) from None
 
 
 def _rows(imported: Imported) -> list[tuple[str, str]]:

@@ -10,7 +10,7 @@ import typer
 
 from hetsched.cli import completion
 from hetsched.cli.answers import News, facts, outcome, summary
-from hetsched.cli.executors import distributing, executor
+from hetsched.cli.executors import executor
 from hetsched.cli.files import Outputs, check_writable, read_answer, read_problem
 from hetsched.cli.options import (
     JSON,
@@ -85,8 +85,6 @@ def solve(
     pictures.check()
     named = None if method is None else [name.strip() for text in method for name in text.split(",") if name.strip()]
     options = dict(map(_option, option or []))
-    if scheduler is not None and named is None:
-        named = distributing()[:1]
     names = choose(named, options, objective=objective, solver=solver, gap=gap, threads=threads, workers=workers)
     instance = read_problem(problem)
     first = None if start is None else read_answer(start)
