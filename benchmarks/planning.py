@@ -1,16 +1,22 @@
-"""Wall-clock time of plans of a language model of 80 blocks on unequal devices, baselines and verification included.
+"""Wall-clock time of plans of a language model of 80 blocks on unequal devices, baselines and verification included, and of the whole
+command with its explanations.
 
     python benchmarks/planning.py [--quick]
 
-Medians of several calls in one process, after one that does not count.
+Medians of several calls in one process, after one that does not count; and of several processes, each with the whole command.
 """
 
 from __future__ import annotations
 
 import functools
+import json
 import statistics
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import figures
 import numpy as np
@@ -109,6 +115,21 @@ def main(words: Sequence[str] | None = None) -> None:
         placements = [row.placement for row in hs.plan(card, where, work).baselines if np.isfinite(row.value)]
         simple = min((evaluate(problem, placement).latency for placement in placements), default=np.inf)
         add(name, f"latency, 8 chunks that overlap, then {output} tokens", goal, solve, value, simple)
+    with tempfile.TemporaryDirectory() as folder:
+        model, where = Path(folder, "config.json"), Path(folder, "machine.json")
+        model.write_text(json.dumps({**CONFIG, "num_hidden_layers": blocks}))
+        for name, sequences, goal in ROWS[:1] if arguments.quick else ROWS:
+            devices, groups = MACHINES[name]
+            own = machine(devices, groups, 1.5 * card.total_bytes / devices)
+            own.write(where)
+            words = [str(model), "--machine", str(where), "--prompt", "512", "--output", "128", "--sequences", str(sequences)]
+            command = [sys.executable, "-m", "hetsched", "plan", *words]
+
+            def run(command: Sequence[str] = command) -> None:
+                subprocess.run(command, check=True, capture_output=True)
+
+            plan = hs.plan(card, own, hs.Workload(prompt=512, output=128, sequences=sequences))
+            add(name, f"{plan.regime}, the whole command", goal, run, plan.value, min(row.value for row in plan.baselines))
     table = figures.table(["machine", "regime", "wall time", "target", "less than the best simple rule that fits"], rows)
     figures.publish(arguments, REGION, f"Taken on: {figures.machine()}.\n\n{table}", found)
 
