@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import operator
 from collections.abc import Collection
@@ -15,28 +14,22 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from hetsched.errors import InvalidProblem, UnsupportedFeature
 from hetsched.frontends.flops import Counter, Formulas
+from hetsched.frontends.operators import (
+    CONVOLUTIONS,
+    CREATIONS,
+    MERGEABLE,
+    PRODUCTS,
+    SHAPE_QUERIES,
+    is_elementwise,
+    mixing,
+    module_of,
+    operator_type,
+)
 from hetsched.frontends.tensors import Task, Tensor, task_graph, unused_name
 from hetsched.problem.graph import Shape, TaskGraph
 
 SAMPLE_BATCH = 2
 """The batch size of the export; torch.export treats sizes 0 and 1 specially."""
-
-CONVOLUTIONS = {"conv1d", "conv2d", "conv3d", "convolution", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"}
-PRODUCTS = {"linear", "matmul", "mm", "bmm", "addmm", "baddbmm"}
-MERGEABLE = {"conv1d", "conv2d", "conv3d"}
-SHAPE_QUERIES = {"sym_size", "sym_stride", "sym_numel", "sym_storage_offset"}
-CREATIONS = {"new_zeros", "new_ones", "new_full", "new_empty"}  # read no data of their tensor
-SHORT_NAMES = {
-    "native_batch_norm_legit_no_training": "batch_norm",
-    "native_batch_norm_legit_functional": "batch_norm",
-    "native_batch_norm_legit": "batch_norm",
-    "native_layer_norm": "layer_norm",
-    "native_group_norm": "group_norm",
-    "native_dropout": "dropout",
-    "max_pool2d_with_indices": "max_pool2d",
-    "max_pool3d_with_indices": "max_pool3d",
-    "to_copy": "to",
-}
 
 
 class Calls(NamedTuple):
@@ -72,11 +65,18 @@ class Calls(NamedTuple):
         return ConvolutionCall(given["input"], given["weight"], given["bias"], channels, kernel, stride, padding, tuple(sizes))
 
 
-def read(program: ExportedProgram, formulas: Formulas, *, fuse: bool) -> Calls:
-    """Return the tasks of a functional exported program; with `fuse`, elementwise operators join the only task they read."""
+def read(program: ExportedProgram, formulas: Formulas, *, fuse: bool, dynamic_batch: bool | None = None) -> Calls:
+    """Return the tasks of a functional exported program; with `fuse`, elementwise operators join the only task they read.
+
+    The batch is the first dynamic first dimension of an input, unless `dynamic_batch` is False; if it is True, there must be one.
+    """
     constants = {spec.arg.name for spec in program.graph_signature.input_specs if spec.kind is not InputKind.USER_INPUT}
-    reader = Reader(constants, formulas, fuse=fuse)
+    reader = Reader(constants, formulas, fuse=fuse, dynamic_batch=dynamic_batch is not False)
     reader.walk(program.graph)
+    if dynamic_batch and not reader.batch:
+        raise UnsupportedFeature(
+            "no input of the program has a dynamic first dimension; export it with dynamic_shapes, or omit dynamic_batch"
+        )
     tasks = reader.read_tasks()
     return Calls(program, task_graph(tasks), tuple(tuple(task.nodes) for task in tasks))
 
@@ -105,15 +105,19 @@ class Reader:
     `parts` has them for each element of a value that is a sequence.
     """
 
-    def __init__(self, constants: Collection[str], formulas: Formulas, *, fuse: bool = False) -> None:
-        self.constants, self.formulas, self.fuse = constants, formulas, fuse
+    def __init__(self, constants: Collection[str], formulas: Formulas, *, fuse: bool = False, dynamic_batch: bool = True) -> None:
+        self.constants, self.formulas, self.fuse, self.dynamic_batch = constants, formulas, fuse, dynamic_batch
         self.tasks: list[Task] = []
         self.tensors: dict[torch.fx.Node, tuple[Tensor, ...]] = {}
         self.parts: dict[torch.fx.Node, Parts] = {}
         self.names: set[str] = set()
         self.known_flops: dict[str, float] = {}
         self.at: dict[tuple[Any, int], int] = {}
-        self.symbols: set[Any] = set()
+        self.batch: set[Any] = set()
+        """The symbols of the batch, if it is dynamic."""
+        self.example_batch: int | None = None
+        self.lengths: dict[Any, int] = {}
+        """The lengths of other dynamic dimensions, those of the example, by symbol."""
 
     def walk(self, graph: torch.fx.Graph) -> None:
         """Read the nodes one after another."""
@@ -138,11 +142,22 @@ class Reader:
             self.tensors[node] = ()  # a number, a string, None: part of the program
             return
         if not constant:
-            lengths: list[Any] = list(value.shape)
-            self.symbols |= {symbol for length in lengths if isinstance(length, torch.SymInt) for symbol in length.node.expr.free_symbols}
+            for place, length in enumerate(value.shape):
+                self._find_symbol(length, place)
             task = Task(self._unique(str(node.target)), "input", [node])
             self.tasks.append(task)
         self._produce(node, task)
+
+    def _find_symbol(self, length: Any, place: int) -> None:
+        """Note what the symbol of an input's dimension stands for."""
+        if not isinstance(length, torch.SymInt) or not length.node.expr.is_symbol:
+            return
+        symbol, number = length.node.expr, length.node.hint
+        if self.dynamic_batch and place == 0 and self.example_batch in (None, number):
+            self.batch.add(symbol)
+            self.example_batch = number
+        elif symbol not in self.batch and number is not None:
+            self.lengths[symbol] = int(number)
 
     def _call(self, node: torch.fx.Node) -> None:
         if node.target is operator.getitem:
@@ -174,7 +189,7 @@ class Reader:
         flops = self._flops(node)
         task = Task(self._unique(self._name(node, op)), op, [node], flops=flops, shape=self._shape(node, op, flops))
         amounts: dict[Tensor, float] = {}
-        for source in node.all_input_nodes:
+        for source in self._sources(node):
             inner = self._absorbed(node, source) if self.fuse else None
             if inner is not None:
                 self.tasks.remove(inner)
@@ -198,11 +213,15 @@ class Reader:
         if op not in CREATIONS and any(tensor.grows for tensor in task.reads) and not any(tensor.grows for tensor in task.outputs):
             self._refuse_mixing(task, "reads a batch but returns no tensor that grows with it")
 
+    def _sources(self, node: torch.fx.Node) -> list[torch.fx.Node]:
+        """Return the nodes that a task of `node` waits for."""
+        return node.all_input_nodes
+
     def _operator(self, node: torch.fx.Node) -> str:
         return operator_type(node.target)
 
     def _name(self, node: torch.fx.Node, op: str) -> str:
-        return "/".join(filter(None, (_module(node), op)))
+        return "/".join(filter(None, (module_of(node), op)))
 
     def _is_constant(self, node: torch.fx.Node, shown: tuple[Tensor, ...]) -> bool:
         """Return whether the result of a call on these tensors depends on no input."""
@@ -253,7 +272,7 @@ class Reader:
 
     def _fused(self, node: torch.fx.Node) -> bool:
         """Fuse an elementwise call with the only task it reads if it is the only reader; return whether it was."""
-        if not _is_elementwise(node):
+        if not is_elementwise(node):
             return False
         moving = [source for source in node.all_input_nodes if any(tensor.task for tensor in self.tensors[source])]
         if len(moving) != 1 or len(self.tensors[moving[0]]) != 1:
@@ -287,9 +306,9 @@ class Reader:
             dims = [call.args[1] if len(call.args) > 1 else call.kwargs.get("dim", 0) for call in (node, source)]
             return task if dims[0] == dims[1] else None
         convolves = reader in CONVOLUTIONS and source is node.args[0]
-        if all(_is_elementwise(call) for call in task.nodes):
-            return task if convolves or _is_elementwise(node) else None
-        return task if convolves and (_mixing(source), _mixing(node)) == ("pixels", "channels") else None
+        if all(is_elementwise(call) for call in task.nodes):
+            return task if convolves or is_elementwise(node) else None
+        return task if convolves and (mixing(source), mixing(node)) == ("pixels", "channels") else None
 
     def _is_view(self, node: torch.fx.Node) -> bool:
         """Return whether a call returns the data of its argument and no new data."""
@@ -313,12 +332,12 @@ class Reader:
             return int(size)
         expression = size.node.expr
         if (expression, batch) not in self.at:
-            if not expression.free_symbols <= self.symbols:
+            if not expression.free_symbols <= self.batch | set(self.lengths):
                 raise UnsupportedFeature(
                     f"a size of {node.name!r} depends on data ({expression}), so its bytes are unknown; "
                     "give the operator a fixed output shape, or remove it from the model"
                 )
-            self.at[expression, batch] = int(expression.subs(dict.fromkeys(self.symbols, batch)))
+            self.at[expression, batch] = int(expression.subs({**self.lengths, **dict.fromkeys(self.batch, batch)}))
         return self.at[expression, batch]
 
     def _bytes(self, value: Any, batch: int, node: torch.fx.Node) -> float:
@@ -421,39 +440,4 @@ class Reader:
         return unused_name(name, self.names)
 
     def _refuse_mixing(self, task: Task, what: str) -> None:
-        raise UnsupportedFeature(
-            f"task {task.name!r} {what}: it mixes the items of a batch, but inputs must be independent; "
-            "pass dynamic_batch=False, so that the whole example is one item"
-        )
-
-
-@functools.cache
-def operator_type(target: Any) -> str:
-    """Return the operator type of a call: ``aten._softmax.default`` is ``"softmax"``."""
-    if not isinstance(target, torch._ops.OpOverload):
-        return str(getattr(target, "__name__", target))
-    space, _, name = target._schema.name.partition("::")
-    name = name.lstrip("_")
-    return SHORT_NAMES.get(name, name) if space == "aten" else f"{space}.{name}"
-
-
-def _is_elementwise(node: torch.fx.Node) -> bool:
-    return isinstance(node.target, torch._ops.OpOverload) and torch.Tag.pointwise in node.target.tags
-
-
-def _mixing(node: torch.fx.Node) -> str:
-    """Return "channels" for a pointwise convolution, "pixels" for a depthwise one, else ""."""
-    if operator_type(node.target) not in MERGEABLE or not isinstance(node.args[1], torch.fx.Node):
-        return ""
-    outputs, inputs, *kernel = node.args[1].meta["val"].shape
-    groups: Any = node.args[6] if len(node.args) > 6 else 1
-    if groups == 1 and all(length == 1 for length in kernel):
-        return "channels"
-    return "pixels" if groups == outputs and inputs == 1 else ""
-
-
-def _module(node: torch.fx.Node) -> str:
-    """Return the path of the innermost module of a call."""
-    stack = node.meta.get("nn_module_stack") or {}
-    paths = [path for key, (path, _) in stack.items() if not key.startswith("_empty")]
-    return paths[-1] if paths else ""
+        raise UnsupportedFeature(f"task {task.name!r} {what}: it mixes the items of a batch, but inputs must be independent")

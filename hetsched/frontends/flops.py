@@ -119,6 +119,15 @@ _OURS: dict[str, Formula] = {
 }
 """Formulas missing in torch's counter, by the operator's name in aten."""
 
+_ELSEWHERE: dict[str, Formula] = {
+    "torchvision::deform_conv2d": convolution,
+    "transformers::grouped_mm_fallback": grouped_product,
+    **dict.fromkeys(
+        (f"torchvision::{name}" for name in ("nms", "roi_align", "roi_pool", "ps_roi_align", "ps_roi_pool")), lambda *_, **__: 0.0
+    ),
+}
+"""Formulas of operators of other packages, by name: they are registered when the package is imported."""
+
 _NO_PRODUCTS = re.compile(
     r"""
     # creation, copies, moves, gathering, sorting and random numbers
@@ -183,7 +192,9 @@ class Formulas:
         return isinstance(operator, OpOverload) and (self._formula(operator) is not None or _no_products(operator))
 
     def _formula(self, operator: OpOverload[..., Any]) -> Formula | None:
-        return self._known.get(operator._overloadpacket) or self._known.get(_twin(operator))
+        elsewhere = _ELSEWHERE.get(operator._schema.name)
+        known = self._known.get(operator._overloadpacket) or self._known.get(_twin(operator))
+        return known or (elsewhere and shape_wrapper(elsewhere))  # type: ignore[no-untyped-call]
 
     def count(self, operator: OpOverload[..., Any], args: Any, kwargs: Any, made: Any) -> float:
         """Return the FLOPs of a call with the result `made`, or NaN if they are unknown.

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import copy
-import inspect
-import threading
-import warnings
-from collections.abc import Callable, Iterator, Mapping
+import os
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from hetsched.arguments import checked
-from hetsched.errors import InvalidProblem, MissingDependency, UnsupportedFeature
+from hetsched.errors import InvalidProblem, MissingDependency
 from hetsched.problem.graph import TaskGraph
 
 try:
@@ -19,28 +15,26 @@ try:
 except ImportError as error:
     raise MissingDependency("torch", "torch") from error
 
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.export import Dim, ExportedProgram, ShapesCollection
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.export import ExportedProgram
 
-from hetsched.frontends.exported import SAMPLE_BATCH, Calls, read
+from hetsched.frontends.calling import arguments
+from hetsched.frontends.exported import Calls, read
+from hetsched.frontends.exporting import batch_size, exported, program_in
 from hetsched.frontends.flops import Formula, Formulas
 from hetsched.frontends.module_placement import device_map, split_spec, whole_modules
-from hetsched.frontends.training import arguments, capture_training, record
+from hetsched.frontends.training import capture_training, record, recordings
+from hetsched.frontends.ways import Way, first
 
 __all__ = ["capture", "capture_training", "device_map", "record", "split_spec", "whole_modules"]
-
-_ONE_AT_A_TIME = threading.RLock()
-"""``torch.export`` keeps its state in globals, which two exports in two threads would spoil for each other."""
 
 
 @checked(InvalidProblem)
 def capture(
-    model: torch.nn.Module | Callable[[], torch.nn.Module],
-    example_args: tuple[Any, ...] | torch.Tensor,
+    model: torch.nn.Module | Callable[[], torch.nn.Module] | ExportedProgram | str | os.PathLike[str],
+    example_args: tuple[Any, ...] | torch.Tensor = (),
     *,
     example_kwargs: Mapping[str, Any] | None = None,
-    dynamic_batch: bool = True,
+    dynamic_batch: bool | None = None,
     fuse: bool = False,
     flop_formulas: Mapping[Any, Formula] | None = None,
 ) -> TaskGraph:
@@ -51,18 +45,20 @@ def capture(
 
     Parameters
     ----------
-    model : torch.nn.Module or function without arguments that makes one
+    model : torch.nn.Module, function without arguments that makes one, exported program, or path of one
         A module on the meta device needs no memory. A function is called under
         ``torch.device("meta")``; if that or the export fails, under ``FakeTensorMode``; and if
-        that fails, with real memory.
+        that fails, with real memory. A program of ``torch.export``, or its file (``.pt2``), has its arguments; the batch is the
+        first dynamic first dimension of a tensor among them, if there is one, and other dynamic dimensions are those of its example.
     example_args : tuple (or one tensor)
         Positional arguments of the module; only shapes and dtypes of tensors matter.
     example_kwargs : mapping, optional
         Its keyword arguments.
-    dynamic_batch : bool
+    dynamic_batch : bool, optional
         True: the first dimension of the first tensor is the batch, as is the first dimension of every
         other tensor argument if it has the same length; the numbers are those of a batch of one. A
         tensor without the batch dimension counts in full. False: the example as a whole is one item.
+        Default: True if that is possible, else False, with a warning that says why.
     fuse : bool
         Whether an elementwise operator, such as relu, is part of the only task that it reads, if it is the only reader
         of that task. Otherwise it is part of the convolution, or elementwise operator, that is its only reader; likewise
@@ -96,18 +92,39 @@ def capture(
     Raises
     ------
     InvalidProblem
-        The example arguments are not a tuple, or none is a tensor with a batch dimension; a key of `flop_formulas` is not
-        an operator, or a formula fails or does not return a number >= 0.
+        The example arguments are not a tuple, none is a tensor with a batch dimension, or the module has other arguments; the function
+        fails, or returns no module; the file has no exported program; a key of `flop_formulas` is not an operator, or a formula
+        fails or does not return a number >= 0.
     UnsupportedFeature
-        The export fails, sizes or control flow depend on data, or (with `dynamic_batch`) items of a
-        batch do not pass through the model independently.
+        The module itself fails on the example; it can be captured only if run, but is on the meta device; or, with
+        `dynamic_batch` = True, items of a batch do not pass through the model independently or sizes depend on data.
     MissingDependency
         torch is not installed (raised on import of this module).
+
+    Warns
+    -----
+    RuntimeWarning
+        The whole example is one item though `dynamic_batch` was not given; or, where ``torch.export`` fails for the example itself,
+        the call was recorded as by `record`, without fusion: on tensors without data, or, if sizes or control flow depend on
+        data, by running it once on the example, in which case another example may have other tasks.
+
+    Notes
+    -----
+    Models of Hugging Face return no cache of keys and values unless the keyword arguments have `use_cache` or a cache.
     """
     formulas = Formulas(flop_formulas)
-    captured = calls(model, example_args, example_kwargs=example_kwargs, dynamic_batch=dynamic_batch, fuse=fuse, formulas=formulas)
+    args, kwargs = arguments(example_args), dict(example_kwargs or {})
+    if isinstance(model, ExportedProgram | str | os.PathLike):
+        if args or kwargs:
+            raise InvalidProblem("an exported program has its arguments; leave example_args and example_kwargs out")
+        made: Calls | TaskGraph = read(program_in(model), formulas, fuse=fuse, dynamic_batch=dynamic_batch)
+    else:
+        dynamic, fixed = _exports(model, args, kwargs, fuse, formulas)
+        others: list[Way[Calls | TaskGraph]] = [fixed, *recordings(model, args, kwargs, formulas, fuse=fuse)]
+        ways = others if dynamic_batch is False else [dynamic, *others]
+        made = first(ways, [dynamic] if dynamic_batch else ways, formulas)
     formulas.warn_unknown()
-    return captured.graph
+    return made.graph if isinstance(made, Calls) else made
 
 
 def calls(
@@ -117,124 +134,27 @@ def calls(
     example_kwargs: Mapping[str, Any] | None = None,
     dynamic_batch: bool = True,
     fuse: bool = False,
-    formulas: Formulas | None = None,
 ) -> Calls:
-    """Return the result of `capture` with the exported program and the nodes of each task."""
-    args = arguments(example_args)
-    kwargs = dict(example_kwargs or {})
-    batch = _batch_size(args, kwargs) if dynamic_batch else None
-    with _ONE_AT_A_TIME, warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # torch.export warns of its own use of pytree
-        program = _export(model, args, kwargs, batch)
-    return read(program, formulas or Formulas(), fuse=fuse)
+    """Return the exported program of a call, by `capture` with `dynamic_batch`, its tasks, and the nodes of each."""
+    args, kwargs, formulas = arguments(example_args), dict(example_kwargs or {}), Formulas()
+    dynamic, fixed = _exports(model, args, kwargs, fuse, formulas)
+    ways = [dynamic, fixed] if dynamic_batch else [fixed]
+    made = first([*ways, *recordings(model, args, kwargs, formulas)], ways[:1], formulas)
+    assert isinstance(made, Calls)
+    return made
 
 
-def _batch_size(args: Any, kwargs: Any) -> int:
-    for leaf in tree_leaves((args, kwargs)):
-        if isinstance(leaf, torch.Tensor) and leaf.dim():
-            return leaf.shape[0]
-    raise InvalidProblem("no example argument is a tensor with a batch dimension; give one, or pass dynamic_batch=False")
+def _exports(model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], fuse: bool, formulas: Formulas) -> tuple[Way[Calls], Way[Calls]]:
+    """Return the ways by torch.export: for any batch, and for the example as one item."""
 
+    def make(batch: int | None) -> Calls:
+        return read(exported(model, args, kwargs, batch), formulas, fuse=fuse)
 
-def _export(model: Any, args: Any, kwargs: Any, batch: int | None) -> ExportedProgram:
-    """Return the functional export by the first way to construct the model that succeeds."""
-    failure: Exception | None = None
-    for prepare in _ways(model):
-        mode: Any = None
-        try:
-            module, device, mode = prepare()
-            with mode:
-                samples, sample_kwargs = tree_map(lambda leaf, device=device: _sample(leaf, batch, device), (args, kwargs))
-            return _exported(module, samples, sample_kwargs, batch, args, kwargs)
-        except Exception as error:  # any error of torch or the model's code
-            failure = error
-        if isinstance(mode, FakeTensorMode):
-            break  # the construction succeeded, and real memory would not help the export
-    assert failure is not None
-    name = getattr(model, "__name__", type(model).__name__)
-    text = next((line.strip() for line in str(failure).splitlines() if line.strip()), "no message").rstrip(".")
-    remedy = "" if batch is None else "; if the model fixes its batch size, pass dynamic_batch=False: the whole example is then one item"
-    raise UnsupportedFeature(f"torch.export cannot capture {name}: {type(failure).__name__}: {text}{remedy}") from failure
-
-
-def _ways(model: Any) -> Iterator[Callable[[], tuple[torch.nn.Module, torch.device | None, Any]]]:
-    """Yield functions that return (module, device of the arguments, mode in which to make them)."""
-
-    def as_it_is() -> tuple[torch.nn.Module, torch.device | None, Any]:
-        return model, torch.device("meta") if on_meta else None, torch.no_grad()
-
-    def fake_copy() -> tuple[torch.nn.Module, torch.device | None, Any]:
-        mode = FakeTensorMode(allow_non_fake_inputs=True)
-        module = copy.deepcopy(model)
-        with mode:
-            return module.to_empty(device="cpu"), torch.device("cpu"), mode
-
-    def made_on_meta() -> tuple[torch.nn.Module, torch.device | None, Any]:
-        with torch.device("meta"):
-            return model(), torch.device("meta"), torch.no_grad()
-
-    def made_fake() -> tuple[torch.nn.Module, torch.device | None, Any]:
-        mode = FakeTensorMode(allow_non_fake_inputs=True)
-        with mode:
-            return model(), torch.device("cpu"), mode
-
-    def made_real() -> tuple[torch.nn.Module, torch.device | None, Any]:
-        return model(), None, torch.no_grad()
-
-    if not isinstance(model, torch.nn.Module):
-        yield from (made_on_meta, made_fake, made_real)
-        return
-    on_meta = any(tensor.is_meta for tensor in (*model.parameters(), *model.buffers()))
-    yield as_it_is
-    if on_meta:  # a constant made on the CPU in forward cannot be combined with meta tensors
-        yield fake_copy
-
-
-def _sample(leaf: Any, batch: int | None, device: torch.device | None) -> Any:
-    """Return a tensor of the shape for the export, or any other argument unchanged."""
-    if not isinstance(leaf, torch.Tensor):
-        return leaf
-    shape = list(leaf.shape)
-    if batch is not None and shape and shape[0] == batch:
-        shape[0] = SAMPLE_BATCH
-    return torch.empty(shape, dtype=leaf.dtype, device=leaf.device if device is None else device)
-
-
-def _exported(module: torch.nn.Module, samples: Any, sample_kwargs: Any, batch: int | None, args: Any, kwargs: Any) -> ExportedProgram:
-    shapes: Any = None
-    with _keywords_spelled_out(module, sample_kwargs), torch.no_grad():  # under no_grad, no_grad regions of the model leave no operators
-        if batch is not None:
-            collection, dimension = ShapesCollection(), Dim("batch", min=1)  # type: ignore[no-untyped-call]
-            for given, sample in zip(tree_leaves((args, kwargs)), tree_leaves((samples, sample_kwargs)), strict=True):
-                if isinstance(given, torch.Tensor) and given.dim() and given.shape[0] == batch:
-                    collection[sample] = {0: dimension}
-            shapes = collection.dynamic_shapes(module, samples, sample_kwargs)  # type: ignore[no-untyped-call]
-        program: ExportedProgram = torch.export.export(module, samples, sample_kwargs, dynamic_shapes=shapes, strict=False)
-        functional: ExportedProgram = program.run_decompositions({})  # linear, attention, ... are not decomposed
-    return functional
-
-
-@contextlib.contextmanager
-def _keywords_spelled_out(module: torch.nn.Module, kwargs: Mapping[str, Any]) -> Iterator[None]:
-    """Name the keywords that `forward` receives as ``**kwargs``: torch.export finds no dynamic shapes in those."""
-    forward = module.forward
-    signature = inspect.signature(forward)
-    named = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-    if len(named) == len(signature.parameters):
-        yield
-        return
-    extra = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in kwargs if name not in signature.parameters]
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        return forward(*args, **kwargs)
-
-    call.__signature__ = signature.replace(parameters=[*named, *extra])  # type: ignore[attr-defined]
-    own = "forward" in vars(module)
-    module.forward = call
-    try:
-        yield
-    finally:
-        if own:
-            module.forward = forward
-        else:
-            del module.forward
+    return (
+        Way(lambda: make(batch_size(args, kwargs))),
+        Way(
+            lambda: make(None),
+            "so the whole example is one item; dynamic_batch=False asks for that",
+            "pass dynamic_batch=False: the whole example is then one item",
+        ),
+    )

@@ -6,17 +6,24 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._pytree import tree_leaves
 
-from hetsched.arguments import checked
+from hetsched.arguments import checked, whole
 from hetsched.errors import InvalidProblem
-from hetsched.frontends.exported import Reader, operator_type
+from hetsched.frontends.calling import arguments, name_of, reason
+from hetsched.frontends.exported import Reader
 from hetsched.frontends.flops import Formula, Formulas
-from hetsched.frontends.recorded import Step, joined, record_call, record_training, uncollected
+from hetsched.frontends.operators import operator_type
+from hetsched.frontends.recorded import record_call, record_training, uncollected
+from hetsched.frontends.recorder import Step, joined
 from hetsched.frontends.tensors import Task, Tensor, task_graph
+from hetsched.frontends.ways import Way, first
 from hetsched.problem.graph import TaskGraph
 
-STATES = {"sgd": 0, "momentum": 1, "adam": 2}
+STATES = {"sgd": 0, "momentum": 1, "adam": 2, "adamw": 2}
 """Number of tensors that an optimiser keeps for each parameter, each of the parameter's size."""
+Optimiser = str | Callable[..., torch.optim.Optimizer]
 
 CREATIONS = {
     "zeros",
@@ -46,15 +53,17 @@ SHORT_NAMES = {
 }
 
 
-@checked(InvalidProblem)
+@checked(InvalidProblem, accumulate=whole(1))
 def capture_training(
     model: torch.nn.Module | Callable[[], torch.nn.Module],
-    example_args: tuple[Any, ...] | torch.Tensor,
+    example_args: tuple[Any, ...] | torch.Tensor = (),
     *,
     example_kwargs: Mapping[str, Any] | None = None,
     targets: tuple[Any, ...] | torch.Tensor = (),
     loss: Callable[..., torch.Tensor] | None = None,
-    optimiser: str = "sgd",
+    optimiser: str | Callable[..., torch.optim.Optimizer] = "sgd",
+    accumulate: int = 1,
+    autocast: torch.dtype | None = None,
     colocate: bool = True,
     flop_formulas: Mapping[Any, Formula] | None = None,
 ) -> TaskGraph:
@@ -75,10 +84,16 @@ def capture_training(
     targets : tuple (or one tensor)
         Further arguments of `loss`; they are inputs of the step.
     loss : function, optional
-        Called as ``loss(output, *targets)``, it returns one number. Default: the output of the module, or the mean of the
-        output if it is one tensor.
-    optimiser : {"sgd", "momentum", "adam"}
-        It keeps 0, 1 or 2 tensors of a parameter's size for each parameter.
+        Called as ``loss(output, *targets)``, it returns one number. Default: the `loss` of an output that has one, as those of
+        Hugging Face for `labels`, else the output of the module, or the mean of the output if it is one tensor.
+    optimiser : {"sgd", "momentum", "adam", "adamw"}, or function
+        It keeps 0, 1, 2 or 2 tensors of a parameter's size for each parameter. A function of a list of parameters returns an
+        optimiser of torch, as do the classes of ``torch.optim``; it keeps what it has after one step, without single numbers.
+    accumulate : int
+        Number of equal parts of the batch, the first dimension of the first tensor, that pass one after another before the
+        update; their gradients are added, and their losses divided by it.
+    autocast : torch.dtype, optional
+        The lower precision in which ``torch.autocast`` of the CPU lets the forward pass and the loss compute.
     colocate : bool
         Whether the readers of a parameter, forward and backward, share a `colocation` label with its update, and so do
         the readers of all parameters that one task reads. A parameter then exists once, where it is updated. Otherwise
@@ -107,19 +122,30 @@ def capture_training(
     Raises
     ------
     InvalidProblem
-        The optimiser is unknown, no parameter requires a gradient, the loss is not one number that depends on one, or
-        `flop_formulas` are not as described.
+        The optimiser is unknown or its function fails, no parameter requires a gradient, the loss is not one number that depends on
+        one, the batch has no `accumulate` equal parts, the arguments are not those of the module, or `flop_formulas` are not as described.
     UnsupportedFeature
-        The step cannot be run on tensors without data: sizes or control flow depend on data.
+        The step fails on the example, or cannot be run on tensors without data: sizes or control flow depend on data.
 
     References
     ----------
     D. P. Kingma, J. Ba, "Adam: a method for stochastic optimization", ICLR 2015.
     """
-    if optimiser not in STATES:
-        raise InvalidProblem(f"optimiser is {optimiser!r}; choose one of {', '.join(STATES)}")
+    if isinstance(optimiser, str) and optimiser not in STATES:
+        raise InvalidProblem(f"optimiser is {optimiser!r}; choose one of {', '.join(STATES)}, or give a class of torch.optim")
     formulas = Formulas(flop_formulas)
-    made = step_tasks(model, arguments(example_args), example_kwargs or {}, arguments(targets), loss, optimiser, formulas, colocate)
+    made = step_tasks(
+        model,
+        arguments(example_args),
+        example_kwargs or {},
+        arguments(targets),
+        loss,
+        optimiser,
+        formulas,
+        colocate,
+        accumulate=accumulate,
+        autocast=autocast,
+    )
     formulas.warn_unknown()
     return made.graph
 
@@ -142,13 +168,14 @@ def step_tasks(
     kwargs: Mapping[str, Any],
     targets: tuple[Any, ...],
     loss: Callable[..., torch.Tensor] | None,
-    optimiser: str,
+    optimiser: Optimiser,
     formulas: Formulas,
     colocate: bool = True,
+    **settings: Any,
 ) -> StepTasks:
-    """Return the result of `capture_training` with the recorded step and the operators of each task."""
+    """Return the result of `capture_training` with the recorded step and the operators of each task; `settings` are its others."""
     with uncollected():
-        step = record_training(model, args, kwargs, targets, loss, formulas)
+        step = record_training(model, args, kwargs, targets, loss, formulas, **settings)
         reader = _StepReader(step, formulas, optimiser, colocate=colocate)
         graph = reader.graph()
     tasks = reader.read_tasks()
@@ -164,7 +191,7 @@ def step_tasks(
 @checked(InvalidProblem)
 def record(
     model: torch.nn.Module | Callable[[], torch.nn.Module],
-    example_args: tuple[Any, ...] | torch.Tensor,
+    example_args: tuple[Any, ...] | torch.Tensor = (),
     *,
     example_kwargs: Mapping[str, Any] | None = None,
     flop_formulas: Mapping[Any, Formula] | None = None,
@@ -173,7 +200,8 @@ def record(
 
     It takes a tenth of the time of `capture`, which exports the module, for graphs of thousands of tasks; but the example as
     a whole is one input item, operators are those below autograd (attention may be in parts, batch norm is not folded), and
-    control flow is that of the example. Parameters are weight of every task that reads them.
+    control flow is that of the example. Parameters are weight of every task that reads them. If sizes or control flow depend on
+    data, the module is run once on the example instead, and a warning says so.
 
     Parameters
     ----------
@@ -181,37 +209,82 @@ def record(
         A function is called under ``FakeTensorMode``, so that the model may have any size; if that fails, with real
         memory.
     example_args, example_kwargs
-        Its arguments; only shapes and dtypes of tensors matter.
+        Its arguments; only shapes and dtypes of tensors matter, unless the module is run.
     flop_formulas : mapping, optional
         As for `capture`.
 
     Raises
     ------
     InvalidProblem
-        The example arguments are not a tuple, or `flop_formulas` are not as described.
+        The example arguments are not a tuple, or not those of the module, the function fails, or `flop_formulas` are not as described.
     UnsupportedFeature
-        The model cannot be run on tensors without data: sizes or control flow depend on data.
+        The model fails on the example, or must be run but is on the meta device.
+
+    Warns
+    -----
+    RuntimeWarning
+        The module was run. A task then also waits for the numbers that Python has read before it (``item()``, conditions), and another
+        example may have other tasks.
     """
     formulas = Formulas(flop_formulas)
-    with uncollected():
-        step = record_call(model, arguments(example_args), example_kwargs or {}, formulas)
-        graph = _StepReader(step, formulas, colocate=False).graph()
+    ways = recordings(model, arguments(example_args), dict(example_kwargs or {}), formulas)
+    graph = first(ways, ways, formulas)
     formulas.warn_unknown()
     return graph
 
 
-def arguments(example_args: tuple[Any, ...] | torch.Tensor) -> tuple[Any, ...]:
-    """Return positional arguments as a tuple."""
-    return (example_args,) if isinstance(example_args, torch.Tensor) else example_args
+def recordings(
+    model: Any, args: tuple[Any, ...], kwargs: dict[str, Any], formulas: Formulas, *, fuse: bool = False
+) -> tuple[Way[TaskGraph], Way[TaskGraph]]:
+    """Return the ways to record a call: on tensors without data, and by running it."""
+
+    def make(run: bool) -> TaskGraph:
+        with uncollected():
+            return _StepReader(record_call(model, args, kwargs, formulas, run=run), formulas, colocate=False, fuse=fuse).graph()
+
+    return (
+        Way(
+            lambda: make(False),
+            "so the call was recorded operator by operator, and the whole example is one item; record() asks for that",
+            "record() captures it: the whole example is then one item",
+        ),
+        Way(
+            lambda: make(True),
+            "so the model was run once on the example: another example may have other tasks",
+            "sizes or control flow depend on data, so record() runs it once on the example",
+            runs=True,
+        ),
+    )
+
+
+def _states(optimiser: Optimiser, trained: dict[str, torch.Tensor]) -> tuple[str, dict[str, float]]:
+    """Return the name of an optimiser, and the bytes that it keeps for each parameter."""
+    if isinstance(optimiser, str):
+        return optimiser, {name: float(STATES[optimiser] * tensor.nbytes) for name, tensor in trained.items()}
+    try:
+        with FakeTensorMode():
+            parameters = {name: torch.nn.Parameter(torch.empty(tensor.shape, dtype=tensor.dtype)) for name, tensor in trained.items()}
+            made = optimiser(list(parameters.values()))
+            for parameter in parameters.values():
+                parameter.grad = torch.empty_like(parameter)
+            made.step()
+    except Exception as error:  # of the user's function
+        message = f"the optimiser {name_of(optimiser)} fails: {reason(error)}"
+        raise InvalidProblem(f"{message}; give a function of a list of parameters, such as torch.optim.AdamW") from error
+    kept = {name: tree_leaves(dict(made.state[parameter])) for name, parameter in parameters.items()}
+    return type(made).__name__.lower(), {
+        name: float(sum(leaf.nbytes for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.dim())) for name, leaves in kept.items()
+    }
 
 
 class _StepReader(Reader):
     """Converts a recorded step to a task graph; parameters with a gradient are trained."""
 
-    def __init__(self, step: Step, formulas: Formulas, optimiser: str = "", *, colocate: bool) -> None:
+    def __init__(self, step: Step, formulas: Formulas, optimiser: Optimiser = "sgd", *, colocate: bool, fuse: bool = False) -> None:
         placeholders = {node.name for node in step.graph.nodes if node.op == "placeholder"}
-        super().__init__(placeholders - set(step.inputs), formulas)
-        self.step, self.optimiser, self.colocate = step, optimiser, colocate
+        super().__init__(placeholders - set(step.inputs), formulas, fuse=fuse)
+        self.step, self.colocate = step, colocate
+        self.optimiser, self.states = _states(optimiser, {name: step.parameters[name].meta["val"] for name in step.gradients})
         self.names_of = {step.parameters[name]: name for name in step.gradients}
         self.trained: dict[Tensor, str] = {}
         self.updates: list[Task] = []
@@ -240,6 +313,10 @@ class _StepReader(Reader):
             self._produce(node, None)
         else:
             super()._call(node)
+
+    def _sources(self, node: torch.fx.Node) -> list[torch.fx.Node]:
+        read = [number for number in node.meta.get("awaits", ()) if any(tensor.task for tensor in self.tensors[number])]
+        return list(dict.fromkeys([*node.all_input_nodes, *read]))
 
     def _operator(self, node: torch.fx.Node) -> str:
         """Return the operator type as in `capture` for a call of the forward pass, and that of aten for the backward pass."""
@@ -279,7 +356,7 @@ class _StepReader(Reader):
 
     def _add_update(self, name: str, gradient: torch.fx.Node) -> None:
         (own,) = self.tensors[self.step.parameters[name]]
-        held = own.size * (1 + STATES[self.optimiser])
+        held = own.size + self.states[name]
         task = Task(self._unique(f"update:{name}"), self.optimiser, [], weight=held, trained={own: 0.0}, written=held)
         size = self._bytes(gradient.meta["val"], 1, gradient)
         for tensor in self.tensors[gradient]:

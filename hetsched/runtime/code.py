@@ -14,7 +14,7 @@ import torch
 from torch.fx import Node
 
 from hetsched.errors import UnsupportedFeature
-from hetsched.frontends.exported import MERGEABLE, operator_type
+from hetsched.frontends.operators import MERGEABLE, operator_type
 from hetsched.runtime.plan import Value
 
 if TYPE_CHECKING:

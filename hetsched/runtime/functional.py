@@ -11,8 +11,8 @@ import torch
 from torch.fx import Graph, Node
 
 from hetsched.errors import UnsupportedFeature
-from hetsched.frontends.exported import operator_type
-from hetsched.frontends.recorded import joined
+from hetsched.frontends.operators import operator_type
+from hetsched.frontends.recorder import joined
 from hetsched.frontends.training import ALLOCATIONS, CREATIONS
 
 aten = torch.ops.aten

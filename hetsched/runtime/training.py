@@ -16,14 +16,15 @@ from torch.utils._pytree import tree_flatten, tree_map
 
 from hetsched.arguments import checked, whole
 from hetsched.errors import InvalidProblem, InvalidSchedule, UnsupportedFeature
+from hetsched.frontends.calling import arguments
 from hetsched.frontends.flops import Formulas
-from hetsched.frontends.training import arguments, step_tasks
+from hetsched.frontends.training import step_tasks
 from hetsched.problem.problem import Problem
 from hetsched.runtime.functional import Functional, Operator, draws, restrided, seed_of, seeded
 from hetsched.runtime.program import Program, Values
 from hetsched.schedule.decision import Decision
 
-KINDS: dict[type[Optimizer], str] = {SGD: "sgd", Adam: "adam", AdamW: "adam"}
+KINDS: dict[type[Optimizer], str] = {SGD: "sgd", Adam: "adam", AdamW: "adamw"}
 """The optimisers, and their names in `capture_training` without momentum."""
 
 

@@ -25,8 +25,8 @@ class Net(torch.nn.Module):
     def forward(self, x):
         return self.second(torch.relu(self.first(x)))
 
-def make():
-    return Net()
+def make(width=8):
+    return Net() if width == 8 else torch.nn.Linear(width, width)
 
 def broken():
     raise RuntimeError("no weights today")
@@ -146,9 +146,34 @@ def test_capture_writes_a_step_of_training(run: Any, folder: Path, monkeypatch: 
         assert hs.read("graph.json") == hs.frontends.torch.capture_training(model, torch.zeros(4, 8), optimiser=optimiser)
 
 
+def test_capture_calls_a_function_with_arguments_and_reads_a_program(run: Any, folder: Path) -> None:
+    torch = pytest.importorskip("torch", reason="capturing needs torch")
+    Path("sized_net_here.py").write_text(TINY_NET)
+    made = run("capture", "sized_net_here:make(width=3)", "--input", "input=2,3", "-o", "graph.json")
+    assert made.exit_code == 0, made.stderr
+    graph = hs.read("graph.json")
+    assert graph == hs.frontends.torch.capture(torch.nn.Linear(3, 3), torch.zeros(2, 3))
+    torch.export.save(torch.export.export(torch.nn.Linear(3, 3), (torch.zeros(1, 3),)), "model.pt2")
+    made = run("capture", "model.pt2", "-o", "graph.json")
+    assert made.exit_code == 0, made.stderr
+    assert hs.read("graph.json") == graph
+    made = run("capture", "sized_net_here:make(3)", "--input", "4,3", "--training", "adamw", "--accumulate", "2", "-o", "graph.json")
+    assert made.exit_code == 0, made.stderr
+    step = hs.frontends.torch.capture_training(torch.nn.Linear(3, 3), torch.zeros(4, 3), optimiser="adamw", accumulate=2)
+    assert hs.read("graph.json") == step
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
+        (
+            ["bad_net_here:make(x)", "--input", "1,8"],
+            "the arguments of 'bad_net_here:make(x)' are not numbers, strings, lists and the like",
+        ),
+        (["bad_net_here:make(3", "--input", "1,8"], "the arguments of 'bad_net_here:make(3' are not numbers"),
+        (["bad_net_here:make", "--input", "y=1,8"], "Net cannot be called with the example: missing a required argument: 'x'"),
+        (["missing.pt2"], "'missing.pt2' cannot be read as an exported program"),
+        (["missing.pt2", "--input", "1,8"], "missing.pt2 has its inputs, and no backward pass; leave --input and --training out"),
         (["bad_net_here:make", "--input", "1,8", "--training", "adam", "--fuse"], "--fuse does not go with --training"),
         (["bad_net_here:make", "--input", "1,8", "--training", "lion"], "'lion' is not one of 'sgd', 'momentum', 'adam'"),
         (["nowhere:make", "--input", "1,8"], "nowhere:make cannot be imported: ModuleNotFoundError"),

@@ -399,15 +399,18 @@ def _(x):
         (lambda m, x: x.mean(), r"task 'mean' reads a batch but returns no tensor that grows with it: it mixes the items"),
         (
             lambda m, x: x.view(3, 4) + 1,
-            r"torch.export cannot capture Lambda: .*; if the model fixes its batch size, pass dynamic_batch=False",
+            r"torch.export cannot capture Lambda: .*; pass dynamic_batch=False: the whole example is then one item",
         ),
     ],
 )
 def test_models_whose_items_depend_on_each_other_are_refused_but_can_be_captured_as_one_item(function, message):
     model = Lambda(function, width=4)
     with pytest.raises(hs.UnsupportedFeature, match=message):
-        capture(model, torch.zeros(3, 4))
-    assert capture(model, torch.zeros(3, 4), dynamic_batch=False).n_tasks == 3
+        capture(model, torch.zeros(3, 4), dynamic_batch=True)
+    whole = capture(model, torch.zeros(3, 4), dynamic_batch=False)
+    assert whole.n_tasks == 3
+    with pytest.warns(RuntimeWarning, match=r".*, so the whole example is one item; dynamic_batch=False asks for that"):
+        assert capture(model, torch.zeros(3, 4)) == whole
 
 
 @pytest.mark.slow
@@ -421,10 +424,10 @@ def test_threads_may_capture_at_once():
 
 def test_other_messages():
     with pytest.raises(hs.UnsupportedFeature, match=r"a size of 'index' depends on data \(u0\), so its bytes are unknown"):
-        capture(Lambda(lambda m, x: x[x > 0] + 1), torch.zeros(3, 4))
+        capture(Lambda(lambda m, x: x[x > 0] + 1), torch.zeros(3, 4), dynamic_batch=True)
     with pytest.raises(hs.UnsupportedFeature, match=r"'cond' is an operator of its own control flow \(cond\), whose work is unknown"):
         capture(Lambda(lambda m, x: torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,))), torch.zeros(3, 4), dynamic_batch=False)
-    with pytest.raises(hs.UnsupportedFeature, match=r"torch.export cannot capture Linear: "):
+    with pytest.raises(hs.UnsupportedFeature, match=r"Linear fails on the example: RuntimeError: .*; check the values, shapes and types"):
         capture(nn.Linear(4, 4), torch.zeros(3, 5), dynamic_batch=False)
     with pytest.raises(hs.InvalidProblem, match=r"example_args is 3; it must be a tuple, or a Tensor"):
         capture(nn.Linear(4, 4), 3)

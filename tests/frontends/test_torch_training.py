@@ -25,7 +25,7 @@ from hetsched.frontends.recorded import record_training  # noqa: E402
 from hetsched.testing.profiles import examples  # noqa: E402
 
 capture, capture_training, record = (getattr(hs.frontends.torch, name) for name in ("capture", "capture_training", "record"))
-STATES = {"sgd": 0, "momentum": 1, "adam": 2}
+STATES = {"sgd": 0, "momentum": 1, "adam": 2, "adamw": 2}
 
 
 class Lambda(nn.Module):
@@ -84,12 +84,14 @@ def replayed(step, model, values):
     return {name: made[node] for name, node in step.gradients.items()}
 
 
-def check_gradients(model, args, targets=(), loss=None):
-    step = record_training(model, args, {}, targets, loss, Formulas())
+def check_gradients(model, args, targets=(), loss=None, accumulate=1):
+    step = record_training(model, args, {}, targets, loss, Formulas(), accumulate=accumulate)
     fresh = copy.deepcopy(model)
-    number = fresh(*args) if loss is None else loss(fresh(*args), *targets)
+    parts = zip(*(tensor.chunk(accumulate) for tensor in (*args, *targets)), strict=True)
+    made = [(fresh(*part[: len(args)]), part[len(args) :]) for part in parts]
+    number = sum((out if loss is None else loss(out, *aims)).mean() for out, aims in made) / accumulate
     parameters = dict(fresh.named_parameters())
-    wanted = torch.autograd.grad(number.mean(), parameters.values(), allow_unused=True)
+    wanted = torch.autograd.grad(number, parameters.values(), allow_unused=True)
     gradients = replayed(step, model, [*args, *targets])
     assert set(gradients) == {name for name, gradient in zip(parameters, wanted, strict=True) if gradient is not None}
     for name, gradient in zip(parameters, wanted, strict=True):
@@ -118,6 +120,83 @@ def is_forward(name):
 def test_what_is_recorded_computes_the_gradients(network, size):
     model, channels = network
     check_gradients(model, (torch.randn(3, channels, size, size),))
+
+
+@examples(3)
+@given(networks(), st.sampled_from([2, 3]))
+def test_parts_of_the_batch_add_their_gradients(network, accumulate):
+    model, channels = network
+    check_gradients(model, (torch.randn(2 * accumulate, channels, 7, 7),), accumulate=accumulate)
+
+
+def held(graph):
+    return [graph.weight_bytes[i] for i in chosen(graph, lambda name: name.startswith("update:"))]
+
+
+def test_each_part_of_the_batch_is_read_once_and_all_share_an_update():
+    x, target = torch.zeros(6, 3), torch.zeros(6, dtype=torch.long)
+    settings = {"targets": target, "loss": F.cross_entropy, "optimiser": "adam"}
+    whole, parts = (capture_training(small(), x, accumulate=k, **settings) for k in (1, 3))
+    assert parts.flops.sum() == whole.flops.sum()
+    assert parts.op.count("adam") == whole.op.count("adam")
+    assert held(parts) == held(whole)
+    linear = [i for i, op in enumerate(parts.op) if op == "linear"]
+    assert len(linear) == 3 * whole.op.count("linear")
+    first = [size for (i, _), size in zip(parts.edges.tolist(), parts.edge_bytes, strict=True) if parts.names[i] == "input"]
+    assert set(first) == {2 * 3 * 4}
+    added = [name for name in parts.names if name.startswith("backward:") and "/add" in name]
+    assert len(added) == 2 * len(list(small().parameters()))
+
+
+def test_autocast_halves_what_products_write_and_keeps_their_work():
+    full, half = (capture_training(small(), torch.zeros(8, 3), autocast=dtype) for dtype in (None, torch.bfloat16))
+    assert half.flops.sum() == full.flops.sum()
+    assert held(half) == held(full), "updates are in full precision"
+    made = [sum(graph.output_bytes[i] for i in chosen(graph, is_forward) if graph.flops[i]) for graph in (full, half)]
+    assert made == [4 * 8 * 7, 2 * 8 * 7]
+
+
+@pytest.mark.parametrize(
+    ("name", "function"),
+    [
+        ("sgd", torch.optim.SGD),
+        ("momentum", lambda parameters: torch.optim.SGD(parameters, momentum=0.9)),
+        ("adam", torch.optim.Adam),
+        ("adamw", torch.optim.AdamW),
+    ],
+)
+def test_an_optimiser_of_torch_keeps_what_its_name_does(name, function):
+    named, own = (capture_training(small(), torch.zeros(2, 3), optimiser=one) for one in (name, function))
+    assert own == named.replace(op=["sgd" if op == "momentum" else op for op in named.op])
+
+
+def test_an_optimiser_of_the_user_keeps_what_its_first_step_makes():
+    class Rows(torch.optim.Optimizer):
+        def __init__(self, parameters):
+            super().__init__(parameters, {})
+
+        def step(self):
+            for group in self.param_groups:
+                for parameter in group["params"]:
+                    self.state[parameter] = {"rows": [parameter.sum(-1)], "steps": torch.tensor(1.0)}
+
+    graph = capture_training(nn.Linear(3, 5), torch.zeros(2, 3), optimiser=Rows)
+    assert graph.weight_bytes[graph.index["update:weight"]] == 4 * (15 + 5)
+    assert graph.op.count("rows") == 2
+
+
+def test_the_loss_of_an_output_is_taken():
+    class Output(dict):
+        pass
+
+    def forward(m, x):
+        made = m.fc(x)
+        return Output(loss=made.square().sum(), made=made)
+
+    model = Lambda(forward, fc=nn.Linear(3, 2))
+    graph = capture_training(model, torch.zeros(2, 3))
+    assert {"pow", "sum"} <= set(graph.op)
+    assert "loss/mean" not in graph.names
 
 
 def in_place(m, x):
@@ -377,7 +456,7 @@ def test_arguments_are_named_as_forward_names_them():
         (
             lambda: capture_training(small(), torch.zeros(2, 3), optimiser="lion"),
             hs.InvalidProblem,
-            "'lion'; choose one of sgd, momentum, adam",
+            "'lion'; choose one of sgd, momentum, adam, adamw, or give a class of torch.optim",
         ),
         (lambda: capture_training(small(), 3), hs.InvalidProblem, "example_args is 3; it must be a tuple, or a Tensor"),
         (
@@ -405,7 +484,22 @@ def test_arguments_are_named_as_forward_names_them():
             hs.UnsupportedFeature,
             "Lambda cannot be run on tensors without data: DataDependentOutputException: aten._local_scalar_dense",
         ),
-        (lambda: record(nn.Linear(3, 3), torch.zeros(2, 4)), hs.UnsupportedFeature, "Linear cannot be run on tensors without data: "),
+        (
+            lambda: record(nn.Linear(3, 3), torch.zeros(2, 4)),
+            hs.UnsupportedFeature,
+            "Linear fails on the example: RuntimeError: .* check the values, shapes and types of its arguments",
+        ),
+        (
+            lambda: capture_training(small(), torch.zeros(3, 3), accumulate=2),
+            hs.InvalidProblem,
+            "accumulate is 2, but the batch of the example is 3; give a number that divides it",
+        ),
+        (lambda: capture_training(small(), torch.zeros(2, 3), accumulate=0), hs.InvalidProblem, "accumulate is 0; it must be"),
+        (
+            lambda: capture_training(small(), torch.zeros(2, 3), optimiser=lambda parameters: parameters[99]),
+            hs.InvalidProblem,
+            "the optimiser <lambda> fails: IndexError: list index out of range; give a function of a list of parameters",
+        ),
     ],
 )
 def test_messages(call, error, message):
