@@ -115,3 +115,36 @@ def list_schedulers() -> tuple[str, ...]:
     """Return the list schedulers that `auto` runs on a small problem with one input."""
     small = hs.Problem(hs.TaskGraph(["a"]), hs.Cluster(["x"], bandwidth=1.0), durations=[[1.0]])
     return tuple(method.name for method in select(kind=Kind.CONSTRUCTIVE, auto=True, problem=small))
+
+
+def identical(kind: str, n: int, processors: int, *, ccr: float = 0.0, seed: int = 0, data: Path = DATA) -> hs.Problem:
+    """Generate a graph of `n` tasks, or cut it from an STG file, on identical processors that are all connected.
+
+    Durations are whole numbers from 1 to 10 (`stg`: those of the file), transfers whole numbers, `ccr` times as long on average; with
+    0 there is no communication. `layered`: up to three parents in the layer before; `erdos`: each of the pairs is an edge with
+    probability 4 / n; `fork-join`: all tasks but the first and the last lie between these; `stg`: the first tasks of a file.
+    """
+    rng = np.random.default_rng([seed, n, KINDS.index(kind)])
+    time = rng.integers(1, 11, n)
+    if kind == "stg":
+        files = sorted((data / "stg").glob("*.stg"))
+        whole = read(files[seed % len(files)], processors=1)
+        first = np.flatnonzero(whole.durations[:, 0, 0] > 0)[:n]  # the rows of the file are in topological order
+        time = whole.durations[first, 0, 0]
+        edges = whole.graph.edges[np.isin(whole.graph.edges, first).all(axis=1)] - first[0]
+    elif kind == "layered":
+        width = max(2, round(n**0.5))
+        target = np.arange(width, n).repeat(3)
+        edges = np.unique(np.column_stack([(target // width - 1) * width + rng.integers(0, width, len(target)), target]), axis=0)
+    elif kind == "erdos":
+        edges = np.argwhere(np.triu(rng.random((n, n)) < 4 / n, 1))
+    else:
+        inner = np.arange(1, n - 1)
+        edges = np.vstack([np.column_stack([0 * inner, inner]), np.column_stack([inner, 0 * inner + n - 1])])
+    size = rng.integers(1, max(2, round(2 * ccr * time.mean())), len(edges)) if ccr else 0
+    graph = hs.TaskGraph([f"t{i}" for i in range(n)], edges, edge_bytes=size)
+    cluster = hs.Cluster([f"p{k}" for k in range(processors)], bandwidth=1.0 if ccr else np.inf)
+    return hs.Problem(graph, cluster, durations=np.tile(time[:, None], processors))
+
+
+KINDS = ("stg", "layered", "erdos", "fork-join")

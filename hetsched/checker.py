@@ -400,7 +400,7 @@ class State:
     """Constraints on a schedule of the tasks of a window that ends before `end`, the X above.
 
     A root state is `State(instance, end)`, over a window of tasks or all, with what lemmas have proven: `heads` and `tails`, {(task,
-    device): time}; `at` is the task and device of a lemma. Then `propagate()`; `hint(token)`, which applies one of the rules R3 to R6; and
+    device): time}; `at` is the task and device of a lemma. Then `propagate()`; `hint(token)`, which applies one of the rules R3 to R8; and
     `branch(token)`, which makes this state the first branch and returns the second. Neither propagates.
 
     Attributes
@@ -413,7 +413,7 @@ class State:
     before, after : list [n] of int
         The tasks known to end before a task starts, and to start after it ends, as bits.
     every_input : bool
-        Whether R3 and R6 count all inputs: at the root of the claim's lemma.
+        Whether R3, R6 and R8 count all inputs: at the root of the claim's lemma.
     """
 
     def __init__(
@@ -544,11 +544,17 @@ class State:
                     self.before[a] |= earlier
 
     def hint(self, token: Sequence[Any]) -> None:
-        """Apply a rule: ``["b", a, b, l]`` R3, ``["h", a, j, l]`` R4, ``["t", b, j, l]`` R5 or ``["m", a, b, l, l']`` R6."""
+        """Apply a rule: ``["b", a, b, l]`` R3, ``["h", a, j, l]`` R4, ``["t", b, j, l]`` R5, ``["m", a, b, l, l']`` R6, ``["j"]`` R7 or
+        ``["w", a, b, l]`` R8.
+        """
         if self.contradiction:
             return
         if token[0] in "ht":
             self._beyond(int(token[0] == "t"), *token[1:])
+        elif token[0] == "j":
+            self._joins()
+        elif token[0] == "w":
+            self._within(*token[1:])
         else:
             self._between(*token[1:])
 
@@ -562,6 +568,32 @@ class State:
         weight = self._weight(chosen, prices, bit_prices, self.every_input)
         if (chosen or not total) and weight > (self.end - 1 - a - b) * total + room:
             self._contradict(f"the devices do not suffice for {len(chosen)} tasks between {a} and {b} before the end")
+
+    def _within(self, a: int, b: int, prices: Sequence[int]) -> None:
+        """R8: as R3, but a device works for the tasks only from the least head of one on it, until the least tail before the end."""
+        chosen, room = self._bounded(self.tasks, a, b), 0
+        for k, price in enumerate(prices):
+            own = [x for x in (i * self.size + k for i in chosen if k in self.devices[self.unit[i]]) if self.instance.p[x] > 0]
+            if own:
+                room += price * max(0, self.end - 1 - min(self.head[x] for x in own) - min(self.tail[x] for x in own))
+        if chosen and self._weight(chosen, prices, (), self.every_input) > room:
+            self._contradict(f"the devices do not suffice for {len(chosen)} tasks within their heads and tails")
+
+    def _joins(self) -> None:
+        """R7, for all tasks: of the parents of a task on a device those that cannot come from others in time run there, one by one."""
+        size, p, unit = self.size, self.instance.p, self.unit
+        for side, tasks in enumerate((self.tasks, self.tasks[::-1])):
+            levels, ways = (self.tail if side else self.head), self.instance.ways[side]
+            for j in tasks:
+                arcs = [arc for arc in (self.instance.children if side else self.instance.parents)[j] if self.window >> arc[0] & 1]
+                for k in self.devices[unit[j]] if len(arcs) > 1 else ():
+                    rows = []
+                    for i, e in arcs:
+                        ends = [levels[i * size + h] + p[i * size + h] + ways[e][h][k] for h in self.devices[unit[i]] if h != k]
+                        far = min(ends, default=INFINITE) if unit[i] != unit[j] else INFINITE
+                        x = i * size + k
+                        rows.append((levels[x] if k in self.devices[unit[i]] else INFINITE, p[x], far))
+                    self._raise(side, j, k, joined(levels[j * size + k], sorted(rows)))
 
     def _beyond(self, side: int, a: int, j: int, prices: Sequence[int]) -> None:
         """R4: j starts after all tasks before it with heads of at least `a` have run; R5 (side 1) is the mirror."""
@@ -626,6 +658,22 @@ class State:
         return (h in own) == (k in own) and (h not in own or (self.head[x] == self.head[y] and self.tail[x] == self.tail[y]))
 
 
+def joined(level: int, parents: Sequence[tuple[int, int, int]]) -> int:
+    """Return the least start of a task, at least a level: parents, by their heads on its device, with their times there, and when their
+    data can be there from other devices; who is later than the start runs on the device itself.
+    """
+    while True:
+        end, nearest = 0, INFINITE
+        for head, length, far in parents:
+            if far > level:
+                end, nearest = max(end, head) + length, min(nearest, far)
+        if end <= level:
+            return level
+        if end <= nearest:
+            return end
+        level = nearest
+
+
 def replay(state: State, tree: Sequence[Sequence[Any]], where: str = "the tree", deadline: float = math.inf) -> None:
     """Refute a root state by a well-formed tree, or raise `Rejected`, or `Late` after the deadline of `time.monotonic`."""
     waiting: list[State] = []
@@ -653,6 +701,8 @@ def replay(state: State, tree: Sequence[Sequence[Any]], where: str = "the tree",
 
 _GOALS = {"release": "ikv", "delivery": "ikv", "makespan": ""}
 _TOKENS = {".": "", "d": "ik", "o": "ii", "b": "vvl", "h": "vil", "t": "vil", "m": "vvll"}
+NEWER = {"j": "", "w": "vvl"}
+"""Tokens that a certificate with the rules 2 has besides."""
 
 
 class Lemma(NamedTuple):
@@ -697,24 +747,25 @@ def read_certificate(data: bytes, problem: Problem) -> Certificate:
     """Return the certificate of a document for a problem, or raise `Malformed`."""
     keys = "format version rules digest objective unit claim lemmas"
     top = _table(_parsed(data, "the certificate"), "the certificate", keys, "schedule made_by")
-    for key, value in (("format", "hetsched-certificate"), ("version", 1), ("rules", 1), ("objective", "makespan")):
-        _one_of(top[key], f"{key} of the certificate", value)
+    for key, values in (("format", ["hetsched-certificate"]), ("version", [1]), ("rules", [1, 2]), ("objective", ["makespan"])):
+        _one_of(top[key], f"{key} of the certificate", *values)
+    tokens = _TOKENS if top["rules"] == 1 else _TOKENS | NEWER
     _need(re.fullmatch("[0-9a-f]{64}", _typed(top["digest"], str, "digest")) is not None, "digest must be 64 hexadecimal digits")
     _typed(top.get("made_by", ""), str, "made_by")
     unit, claim = _rational(top["unit"], "unit"), None if top["claim"] == "infinity" else _rational(top["claim"], "claim")
     _need(unit > 0, "unit is 0; it must be positive")
     _need(claim is None or claim / unit < LARGEST, "the claim is 2^256 units or more; the certificate needs a larger unit")
-    lemmas = [_lemma(lemma, f"lemma {x}", problem) for x, lemma in enumerate(_list(top["lemmas"], "lemmas"))]
+    lemmas = [_lemma(lemma, f"lemma {x}", problem, tokens) for x, lemma in enumerate(_list(top["lemmas"], "lemmas"))]
     fine = lemmas and [x for x, lemma in enumerate(lemmas) if lemma.goal == ["makespan"]] == [len(lemmas) - 1]
     _need(bool(fine), "the last lemma, and no other, must have the goal makespan")
-    counts = [sum(token[0] in kinds for lemma in lemmas for token in lemma.tree) for kinds in (".do", "bhtm")]
+    counts = [sum(token[0] in kinds for lemma in lemmas for token in lemma.tree) for kinds in (".do", "bhtmjw")]
     _need(max(counts) <= MOST_NODES, f"the certificate has {counts[0]} nodes and {counts[1]} hints; of each may be {MOST_NODES}")
     decision = {"batches": None} if top.get("schedule") is None else _table(top["schedule"], "schedule", "batches", "transfers")
     _check_decision(decision["batches"], decision.get("transfers"), problem)
     return Certificate(top["digest"], unit, claim, lemmas, decision["batches"], decision.get("transfers"))
 
 
-def _lemma(value: Any, what: str, problem: Problem) -> Lemma:
+def _lemma(value: Any, what: str, problem: Problem, tokens: Mapping[str, str]) -> Lemma:
     table, n, size = _table(value, what, "window goal tree"), problem.tasks, problem.devices
     window, goal, tree, left, deepest = table["window"], table["goal"], _list(table["tree"], f"the tree of {what}"), 1, 1
     for i in [] if window is None else _list(window, f"the window of {what}"):
@@ -723,8 +774,8 @@ def _lemma(value: Any, what: str, problem: Problem) -> Lemma:
     _check_row(goal, f"the goal of {what}", _GOALS, n, size)
     for x, token in enumerate(tree):
         _need(left > 0, f"token {x} of {what} comes after the last leaf of its tree")
-        _check_row(token, f"token {x} of {what}", _TOKENS, n, size)
-        _need(token[0] not in "bht" or any(token[-1]), f"the prices of token {x} of {what} are all 0")
+        _check_row(token, f"token {x} of {what}", tokens, n, size)
+        _need(token[0] not in "bhtw" or any(token[-1]), f"the prices of token {x} of {what} are all 0")
         left += {".": -1, "d": 1, "o": 1}.get(token[0], 0)
         deepest = max(deepest, left)
     _need(left == 0, f"the tree of {what} ends before its last leaf")

@@ -23,49 +23,83 @@ _NO_NEWS, _NEWS, _CONTRADICTION = 0, 1, 2  # results of propagating orders
 # named tuples it took 8, 19 and 73 us for 4, 8 and 20 tasks instead of 4, 11 and 60, `choose` 2.5 us instead of 1.3.
 
 
-@kernel
-def forward(pointer: IntArray, pred: IntArray, lag: FloatArray, least: FloatArray, release: FloatArray, start: FloatArray) -> None:
-    """Write into `start` [m, K] the earliest start of each task on each device; inf = never.
+@inner
+def _together(far: FloatArray, near: FloatArray, time: FloatArray, count: int, level: float) -> float:
+    """Return a lower bound of the start of a task on a device, at least `level`, by its parents, which are sorted in place.
 
-    Edge y of task j, ``pointer[j] <= y < pointer[j + 1]``, comes from task ``pred[y]``; ``lag[y, h, k]`` are the
-    seconds from device h to k.
+    A parent's data arrives from other devices at `far` or later; on the device itself it runs for `time`, from `near` or later. Of
+    those with a later `far` than the start all run on the device, one after another.
+    """
+    needed = 0
+    for x in range(count):  # those that the level leaves on the device come first
+        if far[x] > level:
+            far[x], far[needed] = far[needed], far[x]
+            near[x], near[needed] = near[needed], near[x]
+            time[x], time[needed] = time[needed], time[x]
+            needed += 1
+    if needed < 2:
+        return level
+    for x in range(1, needed):  # by ascending `near`
+        for y in range(x, 0, -1):
+            if near[y - 1] <= near[y]:
+                break
+            far[y], far[y - 1] = far[y - 1], far[y]
+            near[y], near[y - 1] = near[y - 1], near[y]
+            time[y], time[y - 1] = time[y - 1], time[y]
+    while True:  # leave the one whose data can be there first to other devices, if those on the device take longer
+        end, x = 0.0, -1
+        for y in range(needed):
+            if far[y] > level:
+                end = max(end, near[y]) + time[y]
+                if x < 0 or far[y] < far[x]:
+                    x = y
+        if end <= level or x < 0:
+            return level
+        if end <= far[x]:
+            return end
+        level = far[x]
+
+
+@kernel
+def levels(
+    pointer: IntArray,
+    arcs: IntArray,
+    lag: FloatArray,
+    least: FloatArray,
+    given: FloatArray,
+    level: FloatArray,
+    scratch: FloatArray,
+    ahead: bool,
+) -> None:
+    """Write into `level` [m, K] the earliest start of each task on each device, inf = never; unless `ahead`, the least time after its end.
+
+    Arc y of task j, ``pointer[j] <= y < pointer[j + 1]``, is edge ``arcs[0, y]``, from task ``arcs[1, y]``; ``lag[e, h, k]`` are the
+    seconds from device h to k. Unless `ahead`, arcs and lags are reversed. `given` [m, K] is the least, `scratch` [3, m].
     """
     m, size = least.shape
-    for j in range(m):
+    far, near, time = scratch[0], scratch[1], scratch[2]
+    for x in range(m):
+        j = x if ahead else m - 1 - x
         for k in range(size):
-            start[j, k] = release[j, k] if least[j, k] < np.inf else np.inf
-        for y in range(pointer[j], pointer[j + 1]):
-            p = pred[y]
-            for k in range(size):
-                if start[j, k] < np.inf:
-                    arrival = np.inf
-                    for h in range(size):
-                        arrival = min(arrival, start[p, h] + least[p, h] + lag[y, h, k])
-                    start[j, k] = max(start[j, k], arrival)
-
-
-@kernel
-def backward(pointer: IntArray, pred: IntArray, lag: FloatArray, least: FloatArray, delivery: FloatArray, tail: FloatArray) -> None:
-    """Write into `tail` [m, K] the least time from a task's finish on a device to the makespan; the mirror image of `forward`."""
-    m, size = least.shape
-    for j in range(m):
-        for k in range(size):
-            tail[j, k] = delivery[j, k] if least[j, k] < np.inf else np.inf
-    for j in range(m - 1, -1, -1):
-        for y in range(pointer[j], pointer[j + 1]):
-            p = pred[y]
-            for h in range(size):
-                if tail[p, h] < np.inf:
-                    remaining = np.inf
-                    for k in range(size):
-                        remaining = min(remaining, lag[y, h, k] + least[j, k] + tail[j, k])
-                    tail[p, h] = max(tail[p, h], remaining)
+            if least[j, k] == np.inf:
+                level[j, k] = np.inf
+                continue
+            value, count = given[j, k], 0
+            for y in range(pointer[j], pointer[j + 1]):
+                e, p, arrival = arcs[0, y], arcs[1, y], np.inf
+                for h in range(size):
+                    if h != k:
+                        arrival = min(arrival, level[p, h] + least[p, h] + lag[e, h, k])
+                far[count], near[count], time[count] = arrival, level[p, k], least[p, k]
+                value = max(value, min(arrival, level[p, k] + least[p, k] + lag[e, k, k]))
+                count += 1
+            level[j, k] = _together(far, near, time, count, value) if count > 1 and value < np.inf else value
 
 
 @inner
 def _narrow(
     pointer: IntArray,
-    pred: IntArray,
+    arcs: IntArray,
     lag: FloatArray,
     unit: IntArray,
     least: FloatArray,
@@ -74,12 +108,13 @@ def _narrow(
     latest: float,
     start: FloatArray,
     tail: FloatArray,
+    scratch: FloatArray,
 ) -> bool:
     """Remove every (task, device) that exceeds the horizon, until nothing changes; return False if some task has no device left."""
     m, size = least.shape
     while True:
-        forward(pointer, pred, lag, least, release, start)
-        backward(pointer, pred, lag, least, delivery, tail)
+        levels(pointer[0], arcs[0], lag[0], least, release, start, scratch, True)
+        levels(pointer[1], arcs[1], lag[1], least, delivery, tail, scratch, False)
         changed = False
         for i in range(m):
             possible = False
@@ -174,8 +209,10 @@ def _tighten_by_load(
     before: BoolArray,
     ahead: bool,
     head: FloatArray,
+    start: FloatArray,
     least: FloatArray,
     release: FloatArray,
+    divisor: float,
     iterations: int,
     by_head: IntArray,
     ints: IntArray,
@@ -183,11 +220,12 @@ def _tighten_by_load(
 ) -> bool:
     """Raise releases by the load of the tasks before each task (or, unless `ahead`, deliveries by the load of those after it).
 
-    A task cannot start before ``a`` + the load of those before it with head >= a, for any a.
+    A task cannot start before ``a`` + the load of those before it with head >= a, for any a, where a device works from the least
+    `start` of these on it; with a positive `divisor` of all times, not before the next multiple of it.
     """
     m, size = least.shape
-    mine, chosen = ints[0], ints[1]
-    load, prices, initial = devices[0], devices[1], devices[2]
+    mine, chosen, place = ints[0], ints[1], ints[2]
+    load, prices, initial, begin, rest = devices[0], devices[1], devices[2], devices[3], devices[4]
     _sort(head, by_head)
     _first_prices(least, initial)
     risen = False
@@ -200,22 +238,40 @@ def _tighten_by_load(
         if count < 2:
             continue
         best = 0.0
-        for iteration in range(-size, iterations):
+        for k in range(size):
+            load[k] = 0.0
+        for x in range(count):  # work that can run on one device only
+            k = place[mine[x]]
+            if k >= 0:
+                load[k] += least[mine[x], k]
+                best = max(best, head[mine[x]] + load[k])
+        for iteration in range(iterations):
             if not _reprice(prices, load, iteration, initial):
                 break
             total, value, cut = 0.0, 0.0, 0
+            for k in range(size):
+                begin[k], rest[k] = np.inf, np.inf
             for x in range(count):
                 i = mine[x]
                 chosen[x] = _cheapest(least, prices, i)
                 total += least[i, chosen[x]] * prices[chosen[x]]
-                if head[i] + total > value:
-                    value, cut = head[i] + total, x + 1
+                _windows(start, start, least, i, begin, rest)
+                end = total
+                for k in range(size):
+                    end += prices[k] * max(head[i], min(begin[k], head[j]))  # j starts at the latter or later: no window is negative
+                if end > value:
+                    value, cut = end, x + 1
             best = max(best, value)
             for k in range(size):
-                load[k] = 0.0
+                load[k], begin[k] = 0.0, np.inf
             for x in range(cut):
                 load[chosen[x]] += least[mine[x], chosen[x]]
+                _windows(start, start, least, mine[x], begin, rest)
+            for k in range(size):
+                load[k] += min(begin[k], head[j])
         best *= _SAFE
+        if divisor > 0.0:
+            best = np.ceil(best / divisor) * divisor
         for k in range(size):
             if least[j, k] < np.inf and best > release[j, k]:
                 risen = risen or best > release[j, k] * _RISE
@@ -224,23 +280,39 @@ def _tighten_by_load(
 
 
 @inner
+def _windows(start: FloatArray, tail: FloatArray, least: FloatArray, i: int, begin: FloatArray, rest: FloatArray) -> None:
+    """Extend the windows of the devices to a task of positive length: the least starts, and the least times after an end."""
+    for k in range(len(begin)):
+        if 0.0 < least[i, k] < np.inf:
+            begin[k], rest[k] = min(begin[k], start[i, k]), min(rest[k], tail[i, k])
+
+
+@inner
 def _overloads(
-    head: FloatArray,
-    end: FloatArray,
-    least: FloatArray,
-    horizon: float,
-    iterations: int,
-    by_end: IntArray,
-    ints: IntArray,
-    devices: FloatArray,
-) -> bool:
-    """Return whether the load of the tasks between some head and some tail exceeds the horizon."""
+    bounds: FloatArray, least: FloatArray, horizon: float, iterations: int, ints: IntArray, tasks: FloatArray, devices: FloatArray
+) -> tuple[bool, float, float]:
+    """Return whether the tasks between some head and some tail exceed the horizon, and these two.
+
+    A device works for them from the least start of one on it to the least tail. Arguments as in `contradicts`.
+    """
     m, size = least.shape
-    chosen = ints[1]
-    load, prices, initial = devices[0], devices[1], devices[2]
+    start, tail, head, end = bounds[0], bounds[1], tasks[0], tasks[1]
+    chosen, place, by_end = ints[1], ints[2], ints[4]
+    load, prices, initial, begin, rest = devices[0], devices[1], devices[2], devices[3], devices[4]
     _sort(end, by_end)
+    for y in range(m):  # work that can run on one device only
+        for k in range(size):
+            load[k] = 0.0
+        for i in by_end:
+            k = place[i]
+            if k >= 0 and head[i] >= head[y] and least[i, k] > 0.0:
+                load[k] += least[i, k]
+                if (head[y] + load[k] + end[i]) * _SAFE > horizon:
+                    for h in range(size):
+                        prices[h] = 1.0 if h == k else 0.0
+                    return True, head[y], end[i]
     _first_prices(least, initial)
-    for iteration in range(-size, iterations):
+    for iteration in range(iterations):
         if not _reprice(prices, load, iteration, initial):
             break
         best, after, until = 0.0, 0.0, 0.0
@@ -248,31 +320,40 @@ def _overloads(
             chosen[i] = _cheapest(least, prices, i)
         for y in range(m):
             total = 0.0
+            for k in range(size):
+                begin[k], rest[k] = np.inf, np.inf
             for i in by_end:
                 if head[i] >= head[y]:
                     total += least[i, chosen[i]] * prices[chosen[i]]
-                    value = head[y] + total + end[i]
+                    _windows(start, tail, least, i, begin, rest)
+                    value = total
+                    for k in range(size):
+                        idle = begin[k] + rest[k] if begin[k] < np.inf else head[y] + end[i]
+                        value += prices[k] * min(idle, horizon)  # no window is negative
                     if total > 0.0 and value > best:
                         best, after, until = value, head[y], end[i]
         if best * _SAFE > horizon:
-            return True
+            return True, after, until
         for k in range(size):
-            load[k] = 0.0
+            load[k], begin[k], rest[k] = 0.0, np.inf, np.inf
         for i in range(m):
             if head[i] >= after and end[i] >= until:
                 load[chosen[i]] += least[i, chosen[i]]
-    return False
+                _windows(start, tail, least, i, begin, rest)
+        for k in range(size):
+            load[k] += min(begin[k] + rest[k], horizon) if begin[k] < np.inf else after + until
+    return False, 0.0, 0.0
 
 
 @kernel
-def overload_prices(
-    head: FloatArray, end: FloatArray, least: FloatArray, horizon: float, iterations: int, ints: IntArray, devices: FloatArray
-) -> bool:
-    """Return whether the load of the tasks between some head [m] and some tail [m] exceeds the horizon, as `contradicts` sees it.
+def overload(
+    bounds: FloatArray, least: FloatArray, horizon: float, iterations: int, ints: IntArray, tasks: FloatArray, devices: FloatArray
+) -> tuple[bool, float, float]:
+    """Return whether the tasks between some head and some tail exceed the horizon, and these two; row 1 of `devices` has the prices.
 
-    If so, row 1 of `devices` [3, K] has the prices that prove it. Row 4 of `ints` [5, m] has a permutation of the tasks.
+    Arguments as in `contradicts`, but for rows 0 and 1 of `tasks`, which have the heads and tails, and row 2 of `ints`.
     """
-    return _overloads(head, end, least, horizon, iterations, ints[4], ints, devices)
+    return _overloads(bounds, least, horizon, iterations, ints, tasks, devices)
 
 
 @inner
@@ -318,14 +399,15 @@ def _put_in_order(
 @kernel
 def contradicts(
     pointer: IntArray,
-    pred: IntArray,
+    arcs: IntArray,
     lag: FloatArray,
     unit: IntArray,
     node: FloatArray,
     before: BoolArray,
     horizon: float,
+    divisor: float,
     iterations: int,
-    levels: FloatArray,
+    bounds: FloatArray,
     ints: IntArray,
     tasks: FloatArray,
     devices: FloatArray,
@@ -334,8 +416,8 @@ def contradicts(
 
     Parameters
     ----------
-    pointer, pred, lag
-        As in `forward`.
+    pointer, arcs, lag : [2, m + 1], [2, 2, E], [2, E, K, K]
+        As in `levels`, ahead and reversed.
     unit : [m]
         Tasks of one number have to be on one device.
     node : [3, m, K]
@@ -344,23 +426,25 @@ def contradicts(
         Whether a task precedes another; implied pairs are added.
     horizon : float
         Seconds.
+    divisor : float
+        All times of schedules of which one is shortest are multiples of it; 0 if that is unknown.
     iterations : int
         Number of iterations that improve prices.
-    levels : [2, m, K]
+    bounds : [2, m, K]
         Written: earliest starts and tails.
     ints : [5, m]
         Row 2 is written: the only device left of a task, -1 if there are several. Rows 3 and 4 hold permutations of the tasks.
-    tasks, devices : [2, m], [3, K]
+    tasks, devices : [5, m], [5, K]
         Scratch.
     """
     least, release, delivery = node[0], node[1], node[2]
-    start, tail = levels[0], levels[1]
+    start, tail = bounds[0], bounds[1]
     head, end = tasks[0], tasks[1]
     place = ints[2]
     m, size = least.shape
     latest = horizon * (1.0 + 8.0 * m * 2.2e-16)  # rounding along a path must not remove a device
     for _ in range(_ROUNDS):
-        if not _narrow(pointer, pred, lag, unit, least, release, delivery, latest, start, tail):
+        if not _narrow(pointer, arcs, lag, unit, least, release, delivery, latest, start, tail, tasks[2:]):
             return True
         for i in range(m):
             left = 0
@@ -376,11 +460,13 @@ def contradicts(
         if news == _CONTRADICTION:
             return True
         for side in range(2):
-            if _tighten_by_load(before, side == 0, tasks[side], least, node[1 + side], iterations, ints[3 + side], ints, devices):
+            if _tighten_by_load(
+                before, side == 0, tasks[side], bounds[side], least, node[1 + side], divisor, iterations, ints[3 + side], ints, devices
+            ):
                 news = _NEWS
         if news == _NO_NEWS:
             break
-    return _overloads(head, end, least, horizon, iterations, ints[4], ints, devices)
+    return _overloads(bounds, least, horizon, iterations, ints, tasks, devices)[0]
 
 
 @inner

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hetsched.analysis import levels
+from hetsched.analysis.time_divisor import common_divisor, rounded_up
 from hetsched.arguments import check_array, check_count, check_indices, check_rows, checked, shown
 from hetsched.arrays import BoolArray, FloatArray, IntArray
 from hetsched.errors import InvalidArgument
@@ -176,8 +177,19 @@ class TaskSubset:
         self.mates = [np.flatnonzero(self.unit == unit) for unit in self.unit]
         """Co-located tasks of each task, including itself."""
         self._levels, self._ints = np.empty((2, m, size)), np.empty((_ROWS, m), np.int64)
-        self._room = np.empty((2, m)), np.empty((3, size))
+        self._room = np.empty((5, m)), np.empty((5, size))
+        self._connect_both()
+        self._lags = np.unique(lag)
         self._scarce = bool(np.isfinite(self.single_input.room).any())
+
+    def _connect_both(self) -> None:
+        """Set the arcs of the kernels, ahead and reversed."""
+        m, edge = len(self.tasks), np.arange(len(self.pred))
+        target = np.repeat(np.arange(m), np.diff(self.pointer))
+        reverse = np.argsort(self.pred, kind="stable")
+        self._pointer = np.stack([self.pointer, np.searchsorted(self.pred[reverse], np.arange(m + 1))])
+        self._arcs = np.stack([[edge, self.pred], [reverse, target[reverse]]])
+        self._ways = np.stack([self.lag, self.lag.transpose(0, 2, 1)])
 
     @cached_property
     def _alike(self) -> BoolArray:
@@ -271,7 +283,7 @@ class TaskSubset:
         from hetsched.analysis import branch_and_bound_kernels as kernels
 
         start: FloatArray = np.empty_like(node[0])
-        kernels.forward(self.pointer, self.pred, self.lag, node[0], node[1], start)
+        kernels.levels(self._pointer[0], self._arcs[0], self._ways[0], node[0], node[1], start, self._room[0][2:], True)
         return start
 
     @checked
@@ -284,7 +296,7 @@ class TaskSubset:
         from hetsched.analysis import branch_and_bound_kernels as kernels
 
         tail = np.empty_like(node[0])
-        kernels.backward(self.pointer, self.pred, self.lag, node[0], node[2], tail)
+        kernels.levels(self._pointer[1], self._arcs[1], self._ways[1], node[0], node[2], tail, self._room[0][2:], False)
         return float((self._starts(node) + node[0] + tail).min(axis=1).max(initial=0.0))
 
     @checked
@@ -317,24 +329,27 @@ class TaskSubset:
 
     def _climb(self, node: FloatArray, low: float, best: float, budget: RefutationBudget) -> float:
         """Return the largest time up to `best` that is refuted, at least `low`."""
-        if low == 0.0:  # no multiple of 0 is larger: a positive time is at least the shortest of all
+        divisor = common_divisor(*node, self._lags)
+        low = rounded_up(low, divisor)
+        if low == 0.0 and not divisor:  # no multiple of 0 is larger: a positive time is at least the shortest of all
             times = np.concatenate([column[(column > 0.0) & np.isfinite(column)] for column in (*node, self.lag)])
             if not len(times) or self._refute(node, times.min() * (1 - _CLOSE), budget) is not True:
                 return 0.0
             low = min(times.min() * (1 - _CLOSE), best)
-        if math.isfinite(best) and self._refute(node, math.nextafter(best, 0.0), budget) is True:
+        if low >= best or (math.isfinite(best) and self._refute(node, math.nextafter(best, 0.0), budget) is True):
             return best
         high, tight = best, True  # whether `high` is below `best` because of an open refutation
         begin = np.where(np.isfinite(node[0]), node[1], np.inf).min()
         step = _STEP
         while low < high and not budget.over:
-            near = tight and high - low <= _NEAR * high
+            near = tight and high - low <= max(_NEAR * high, divisor)
             middle = high * (1 - _CLOSE) if near else min((low + high) / 2, low * (1 + step))
-            if middle <= low or (not tight and high - low <= _COARSE * (low - begin)):
+            middle = math.floor(middle / divisor) * divisor if divisor and math.isfinite(middle) else middle
+            if middle <= low - divisor or (not tight and high - low <= _COARSE * (low - begin)):
                 break
             answer = self._refute(node, middle, budget)
             if answer is True:
-                low, step = middle, 2 * step
+                low, step = middle + divisor, 2 * step
             else:
                 tight = answer is not False
                 high = min(middle, answer) if tight else middle
@@ -350,6 +365,9 @@ class TaskSubset:
         from hetsched.analysis import branch_and_bound_kernels as kernels
 
         self._ints[3] = self._ints[4] = np.arange(len(self.tasks))
+        divisor = common_divisor(*node, self._lags)
+        if divisor and math.isfinite(horizon):
+            horizon = math.floor(horizon / divisor) * divisor
         stack = [(node.copy(), self.before.copy())]
         left, work = budget.nodes, len(self.tasks) ** 2 * self.single_input.n_devices
         while stack:
@@ -360,7 +378,18 @@ class TaskSubset:
             budget.work += work
             state, before = stack.pop()
             refuted = kernels.contradicts(
-                self.pointer, self.pred, self.lag, self.unit, state, before, float(horizon), _PRICES, self._levels, self._ints, *self._room
+                self._pointer,
+                self._arcs,
+                self._ways,
+                self.unit,
+                state,
+                before,
+                float(horizon),
+                divisor,
+                _PRICES,
+                self._levels,
+                self._ints,
+                *self._room,
             ) or (self._scarce and self._overfills(self._ints[2]))
             start, tail = self._levels
             kind, task, other = (kernels.NOTHING, 0, 0) if refuted else kernels.choose(before, state[0], self._ints[2], start, tail)

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from hetsched.analysis.levels import Levels
 from hetsched.analysis.modules import falls_apart
+from hetsched.analysis.time_divisor import rounded_up, time_divisor
 from hetsched.arguments import checked
 from hetsched.bounds.combinatorial import critical_path, head_tail_load, load, memory, quick_head_tail_load
 from hetsched.bounds.destructive import destructive
@@ -123,6 +124,7 @@ def every(
 def _walk(problem: Problem, objective: str, entries: list[Entry], deadline: Deadline) -> Iterator[Bound]:
     """Yield the bounds of the entries that fit the problem, each expensive one within its share of the time left."""
     levels, best = Levels(problem), NO_BOUND
+    divisor = time_divisor(problem) if objective in MAKESPAN else 0.0
     for entry, until in _timed(problem, [entry for entry in entries if objective in entry.objectives], deadline):
         try:
             proof = entry.bound(problem, levels=levels, best=best, deadline=until)
@@ -131,7 +133,9 @@ def _walk(problem: Problem, objective: str, entries: list[Entry], deadline: Dead
         if entry.bound is memory and not math.isinf(proof.value):
             continue
         last = isinstance(proof, Optimum) or math.isinf(proof.value)
-        proof = Bound(proof.value, proof.name, proof.evidence, objective, proof.trust)
+        value = rounded_up(proof.value, divisor)
+        more = f"; every time is a multiple of {divisor:g} s" if value > proof.value else ""
+        proof = Bound(value, proof.name, proof.evidence + more, objective, proof.trust)
         best = proof if best is NO_BOUND or proof.value > best.value else best
         yield proof
         if last or deadline.over:

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from hetsched.analysis.task_subsets import RefutationBudget, SingleInputProblem, TaskSubset
+from hetsched.arrays import FloatArray
 from hetsched.errors import UnsupportedFeature
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
@@ -21,6 +22,8 @@ WORK = 1e8
 """Limit of the work without a time limit: about ten seconds."""
 NODES = (30, 300, 3000, 30_000, 300_000)
 """Nodes of one refutation in each pass."""
+AT_ONCE, SHARE = NODES[3], 0.8
+"""Nodes of the pass before which only times just below the best schedule are refuted, in a share of the time and the work left."""
 
 
 def branch(problem: Problem, monitor: Monitor, upper: float = math.inf, nodes: int = NODES[-1], search: bool = True) -> None:
@@ -45,11 +48,27 @@ def branch(problem: Problem, monitor: Monitor, upper: float = math.inf, nodes: i
             _search(problem, monitor)
         if monitor.should_stop or budget.over:
             return
+        if most == AT_ONCE <= nodes and monitor.best is not None:
+            whole = budget.most
+            budget.nodes, budget.deadline, budget.most = nodes, monitor.deadline.part(SHARE), budget.work + SHARE * (whole - budget.work)
+            low = max(low, _at_once(subset, node, budget, min(upper, monitor.incumbent), monitor))
+            budget.deadline, budget.most = monitor.deadline, whole
         budget.nodes, budget.open = min(most, nodes), 0
         low = subset.least([node], budget, low, min(upper, monitor.incumbent))
         monitor.raise_bound(Bound(low, "branch", f"devices and orders of {problem.n_tasks} tasks, every one refuted"))
         if not budget.open or most >= nodes:
             return
+
+
+def _at_once(subset: TaskSubset, node: FloatArray, budget: RefutationBudget, best: float, monitor: Monitor) -> float:
+    """Refute all times below the best schedule in one step, again after every shorter one; return what is refuted, or 0."""
+    while True:
+        answer = subset.refute(node, math.nextafter(best, 0.0), budget)
+        if answer is True:
+            return best
+        if answer is False or monitor.incumbent >= best:  # with contention the schedule found may be longer
+            return 0.0
+        best = monitor.incumbent
 
 
 def _search(problem: Problem, monitor: Monitor) -> None:

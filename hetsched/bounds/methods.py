@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import math
 
+from hetsched.analysis.symmetry import exchanges
 from hetsched.bounds import best, branch_and_bound
 from hetsched.problem.problem import Problem
 from hetsched.search import ALL, Auto, Kind, Monitor, Supports, method
+
+FEW = 60
+"""The most tasks for which `auto` runs branch and bound."""
 
 
 @method(
@@ -32,6 +36,11 @@ def bounds(problem: Problem, monitor: Monitor, *, quick: bool = False) -> None:
             return
 
 
+def _worth_branching(problem: Problem) -> bool:
+    """Return whether `auto` tries branch and bound: on few tasks, where devices can be exchanged: solvers see that least."""
+    return problem.n_tasks <= FEW and bool(exchanges(problem))
+
+
 @method(
     "branch",
     summary="branch and bound over devices and orders; proves optima of some dozen tasks",
@@ -39,6 +48,7 @@ def bounds(problem: Problem, monitor: Monitor, *, quick: bool = False) -> None:
     kind=Kind.EXACT,
     supports=Supports(inputs="one", besides=f"more than {branch_and_bound.LARGEST} tasks"),
     turn=500,
+    auto=Auto(when=_worth_branching),
 )
 def branch(
     problem: Problem, monitor: Monitor, *, upper: float | None = None, nodes: int = branch_and_bound.NODES[-1], search: bool = True

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 import msgspec
 
+from hetsched import checker
 from hetsched.certificates.certificate import Certificate, CertifiedDecision, Lemma
 from hetsched.documents import VERSION, Document, Row
 from hetsched.errors import InvalidProblem
@@ -22,7 +23,7 @@ class LemmaRow(Row, kw_only=True):
 
     Goals are ["release", task, device, time], ["delivery", task, device, time] and, of the last lemma alone, ["makespan"]. Tokens are
     ["d", task, device] and ["o", task, task], which branch; ["."], a leaf; and hints: ["b", head, tail, prices], ["h", head, task, prices],
-    ["t", tail, task, prices] and ["m", head, tail, prices, prices of bits].
+    ["t", tail, task, prices], ["m", head, tail, prices, prices of bits] and, with the rules 2, ["j"] and ["w", head, tail, prices].
     """
 
     window: list[Natural] | None
@@ -43,7 +44,7 @@ class CertificateDocument(Document[Certificate], kw_only=True, tag="hetsched-cer
     `digest` is that of the exact problem; `claim` is seconds, or "infinity": there is no schedule.
     """
 
-    rules: Literal[1]
+    rules: Literal[1, 2]
     digest: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
     objective: Literal["makespan"]
     unit: Rational
@@ -58,7 +59,7 @@ class CertificateDocument(Document[Certificate], kw_only=True, tag="hetsched-cer
         decision = value.schedule
         return cls(
             version=VERSION,
-            rules=1,
+            rules=2 if any(token[0] in checker.NEWER for lemma in value.lemmas for token in lemma.tree) else 1,
             digest=value.digest,
             objective="makespan",
             unit=str(value.unit),

@@ -67,7 +67,7 @@ def whole(prices: FloatArray, total: float = PRICE) -> tuple[int, ...]:
 
 
 def between(view: View, cost: FloatArray) -> Iterator[Token]:
-    """Yield the R3 hint of the tasks between some head and some tail that exceed the horizon, if there are any.
+    """Yield the hints of R3 and R8 of the tasks between some head and some tail that exceed the horizon, if there are any.
 
     `cost` [n, K] are the durations that count: at the root those of all inputs.
     """
@@ -75,19 +75,12 @@ def between(view: View, cost: FloatArray) -> Iterator[Token]:
 
     least = np.where(np.isfinite(view.least), cost, np.inf)
     n, size = least.shape
-    ints, devices = np.zeros((5, n), np.int64), np.empty((3, size))
-    ints[4] = np.arange(n)
-    head, end = view.head, view.end
-    if not kernels.overload_prices(head, end, least, view.horizon, _ITERATIONS, ints, devices):
-        return
-    prices = devices[1]
-    value = _cheapest(least, prices)
-    by_end = np.argsort(-end)
-    member = head[by_end][None, :] >= head[:, None]  # [threshold of heads, task by descending tail]
-    paid = np.cumsum(np.where(member, value[by_end], 0.0), axis=1)
-    total = np.where(paid > 0.0, head[:, None] + paid + end[by_end][None, :], -np.inf)
-    x, y = np.unravel_index(int(total.argmax()), total.shape)
-    yield "b", int(head[x]), int(end[by_end[y]]), whole(prices)
+    ints, tasks, devices = np.zeros((5, n), np.int64), np.stack([view.head, view.end]), np.empty((5, size))
+    ints[2], ints[4] = view.place, np.arange(n)
+    found, head, tail = kernels.overload(np.stack([view.start, view.tail]), least, view.horizon, _ITERATIONS, ints, tasks, devices)
+    if found:
+        for rule in "bw":
+            yield rule, int(head), int(tail), whole(devices[1])
 
 
 def overfull(view: View, bytes_: FloatArray, room: FloatArray) -> Iterator[Token]:

@@ -20,6 +20,7 @@ from hetsched.certificates.relaxation import Log, Window
 from hetsched.stopping import Deadline
 
 LEAF: Token = (".",)
+JOINS: Token = ("j",)
 UNKNOWN = -1
 """Node of the log of a branch that the kernels did not have."""
 ROUNDS = 6
@@ -159,7 +160,8 @@ def closing(window: Window, state: checker.State, deadline: Deadline, *, root: b
             trial.hint(hint)
             if trial.contradiction:
                 return needed(state, [*used, hint])
-        new = hints.rises(view) if len(window.tasks) <= MOST_ORDERED and np.isfinite(view.horizon) else []
+        new = [JOINS, *hints.rises(view)] if len(window.tasks) <= MOST_ORDERED and np.isfinite(view.horizon) else []
+        before = trial.head[:], trial.tail[:], trial.devices[:]
         for hint in new:
             if deadline.over:
                 return None
@@ -168,13 +170,13 @@ def closing(window: Window, state: checker.State, deadline: Deadline, *, root: b
             used.append(hint)
             if trial.contradiction:
                 return needed(state, used)
-        if not new:
+        if before == (trial.head, trial.tail, trial.devices):
             break
     return None
 
 
 def _final(window: Window, state: checker.State, view: View, root: bool) -> Iterator[Token]:
-    """Yield hints of R3 and R6 that may contradict a state."""
+    """Yield hints of R3, R6 and R8 that may contradict a state."""
     whole, tasks = window.relaxation, window.tasks
     bits = whole.bits(whole.problem.inputs if state.every_input else 1)[tasks]
     cost = (whole.every if state.every_input else whole.least)[tasks]

@@ -71,7 +71,7 @@ def record_training(
             parts = _divided((*given, recorder.targets), accumulate)
         for positional, keywords, aims in parts:
             with torch.enable_grad(), recorder, recorder.attributes():
-                with torch.autocast("cpu", dtype=autocast, enabled=autocast is not None):
+                with contextlib.nullcontext() if autocast is None else torch.autocast("cpu", dtype=autocast):
                     made = recorder.called(*positional, **keywords)
                     with recorder.within("loss"):
                         number = _loss(made, loss, aims)

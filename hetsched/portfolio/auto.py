@@ -177,8 +177,11 @@ class Race:
         return self.pace * (max(2.0, self.problem.n_tasks / 500) if member.method.growth > 1 else 2.0)
 
     def prove_tiny(self) -> None:
-        """Run a solver briefly on a problem that it is likely to prove."""
-        exact = next((member for member in self.running if member.method.kind is Kind.EXACT), None)
+        """Run branch and bound, if it is a member, and a solver on a problem that it is likely to prove, both briefly."""
+        for member in self.running:
+            if member.method.kind is Kind.EXACT and not member.models and not (self.over or self.by_evaluations or self.left < HURRY):
+                self._turn(member, min(PROOF, self.left / 2))
+        exact = next((member for member in self.running if member.models), None)
         if exact is None or self.by_evaluations or self.over or self.left < HURRY:
             return
         apart = exact.method.distributes and self.size <= MODULES_TINY and falls_apart(self.problem, TINY_MODULE)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from hetsched.errors import UnsupportedFeature
 from hetsched.problem.problem import Problem
-from hetsched.search import Kind, Method, find_method, select
+from hetsched.search import Method, find_method, select
 
 
 @dataclass(eq=False)
@@ -47,18 +47,14 @@ class Member:
     @property
     def models(self) -> bool:
         """Whether it solves models by a solver."""
-        return self.method.kind is Kind.EXACT and (self.method.solver is not None or "solver" in self.method.options)
+        return self.method.models
 
 
 def usual(problem: Problem, objective: str) -> dict[str, float]:
-    """Return the default members for a problem with their weights; of the exact methods only the first that fits."""
+    """Return the default members for a problem with their weights; of the exact methods with a solver only the first that fits."""
     chosen = select(objective=objective, auto=True, problem=problem)
-    exact = [member for member in chosen if member.kind is Kind.EXACT][:1]
-    return {
-        member.name: member.auto.weight
-        for member in chosen
-        if member.auto is not None and (member.kind is not Kind.EXACT or member in exact)
-    }
+    exact = [member for member in chosen if member.models][1:]
+    return {member.name: member.auto.weight for member in chosen if member.auto is not None and member not in exact}
 
 
 def choose(

@@ -213,6 +213,11 @@ class Method:
         return self.kind in (Kind.EXACT, Kind.BOUND)
 
     @property
+    def models(self) -> bool:
+        """Whether it solves models by a solver."""
+        return self.kind is Kind.EXACT and (self.solver is not None or "solver" in self.options)
+
+    @property
     def available(self) -> bool:
         """Whether the modules that it needs are installed."""
         return self.needs is None or importlib.util.find_spec(self.needs) is not None

@@ -12,6 +12,7 @@ import bounds
 import certificates
 import exact
 import figures
+import identical
 import instances
 import list_scheduling
 import numpy as np
@@ -27,7 +28,21 @@ import start_up
 
 import hetsched as hs
 
-SCRIPTS = (list_scheduling, real_graphs, bounds, exact, published, search, period, planning, serving, start_up, adversaries, certificates)
+SCRIPTS = (
+    list_scheduling,
+    real_graphs,
+    bounds,
+    exact,
+    published,
+    search,
+    period,
+    planning,
+    serving,
+    start_up,
+    adversaries,
+    certificates,
+    identical,
+)
 
 FAKE_SAGA = """
 class Network:
@@ -295,3 +310,13 @@ def test_start_up_writes_its_table(docs: Path):
     page = (docs / "benchmarks.md").read_text()
     assert page.count(" s |") > 10
     assert "`import hetsched`" in page
+
+
+@pytest.mark.slow
+def test_identical_processors_are_measured(docs: Path):
+    identical.main(["--quick", "--docs", str(docs)])
+    page = (docs / "benchmarks.md").read_text()
+    assert "| layered | yes | 1 | 100.0 % | 100.0 % |" in page
+    rows = [{"kind": "erdos", "n": 10, "processors": 2, "ccr": 0, "seed": 0, "bound": bound, "makespan": 8.0} for bound in (7.0, 9.0)]
+    assert identical.contradictions(rows) == ["('erdos', 10, 2, 0, 0)"]
+    assert identical.contradictions(rows[:1]) == []

@@ -77,6 +77,73 @@ def test_optima_are_proven_where_devices_can_be_exchanged(data: st.DataObject, p
     assert value == pytest.approx(optimum.makespan, rel=1e-6)
 
 
+def identical(rng: np.random.Generator) -> hs.Problem:
+    """Return a random problem of up to six tasks on two or three devices, mostly identical ones, sometimes with co-located tasks."""
+    n, size = int(rng.integers(2, 7)), int(rng.integers(2, 4))
+    durations = rng.integers(rng.integers(2), 5, (n, 1)) * np.ones((1, size))
+    durations = rng.integers(0, 6, (n, size)) * rng.choice([1.0, 0.1, 0.5]) if rng.random() < 0.3 else durations
+    edges = np.argwhere(np.triu(rng.random((n, n)) < rng.choice([0.2, 0.4, 0.7]), 1))
+    labels = ["together", *[None] * (n - 2), "together"] if rng.random() < 0.15 else [None] * n
+    graph = hs.TaskGraph([f"t{i}" for i in range(n)], edges, edge_bytes=rng.integers(0, 7, len(edges)), colocation=labels)
+    cluster = hs.Cluster([f"d{k}" for k in range(size)], bandwidth=1.0, latency=float(rng.choice([0, 0, 1])))
+    return hs.Problem(graph, cluster, durations=durations)
+
+
+def optima_hold(seeds: range) -> None:
+    """Within one node, a few and many the bound is at most the optimum; with many it is the optimum, which is never refuted."""
+    for seed in seeds:
+        problem = identical(np.random.default_rng(seed))
+        best = brute_force(problem, limit=10**7)
+        assert best is not None
+        subset = everything(problem)
+        for nodes in (1, 5, 100_000):
+            value = subset.least([subset.node()], RefutationBudget(nodes))
+            assert value <= best.makespan * (1 + 1e-9), seed
+        assert value == pytest.approx(best.makespan, rel=1e-6), seed
+        assert subset.refute(subset.node(), best.makespan, RefutationBudget(100_000)) is not True, seed
+
+
+def test_optima_on_identical_devices_are_never_refuted() -> None:
+    optima_hold(range(15))
+
+
+@pytest.mark.slow
+def test_optima_on_many_identical_devices_are_never_refuted() -> None:
+    optima_hold(range(1000, 1150))
+
+
+def test_parents_whose_data_is_late_share_the_device() -> None:
+    """Three parents of 4 s, whose transfers take 5, 6 and 20 s: the child starts at 9 s, with the first elsewhere; mirrored likewise."""
+    graph = hs.TaskGraph(["a", "b", "c", "d"], [("a", "d", 5.0), ("b", "d", 6.0), ("c", "d", 20.0)])
+    problem = hs.Problem(graph, hs.Cluster(["x", "y"], bandwidth=1), durations=np.tile([[4.0], [4.0], [4.0], [1.0]], 2))
+    subset = everything(problem)
+    assert subset.starts(subset.node())[-1].tolist() == [9, 9]
+    assert subset.path(subset.node()) == 10
+    mirror = hs.TaskGraph(["d", "a", "b", "c"], [("d", "a", 5.0), ("d", "b", 6.0), ("d", "c", 20.0)])
+    subset = everything(problem.replace(graph=mirror, durations=problem.durations[[3, 0, 1, 2]]))
+    assert subset.path(subset.node()) == 10
+
+
+def test_a_device_works_from_when_data_can_be_there() -> None:
+    """Between a and e on x, both of 1 s, 4 tasks of 2 s: y may begin 3 s later and must end 3 s earlier, so x has three of them."""
+    edges = [("a", name, 3.0) for name in "bcdf"] + [(name, "e", 3.0) for name in "bcdf"]
+    graph = hs.TaskGraph(list("abcdfe"), edges)
+    durations = np.tile([[1.0], [2.0], [2.0], [2.0], [2.0], [1.0]], 2)
+    subset = everything(hs.Problem(graph, hs.Cluster(["x", "y"], bandwidth=1), durations=durations))
+    pins = [(0, 0), (5, 0)]
+    budget = RefutationBudget(1)
+    assert subset.refute(subset.node(pins=pins), 9.0, budget) is True
+    assert subset.refute(subset.node(pins=pins), 10.0, RefutationBudget(1000)) == 10
+
+
+def test_times_that_are_multiples_are_refuted_up_to_the_next() -> None:
+    """Three tasks of 2 s on two devices: 3 s of load, so 4 s."""
+    problem = hs.Problem(hs.TaskGraph(["a", "b", "c"]), hs.Cluster(["x", "y"], bandwidth=1), durations=np.full((3, 2), 2.0))
+    subset = everything(problem)
+    assert subset.least([subset.node()], RefutationBudget(1)) == 4
+    assert subset.refute(subset.node(), 3.99, RefutationBudget(1)) is True
+
+
 def test_equal_devices_are_tried_once() -> None:
     """Of four tasks on four equal devices the first goes to one of them, which stands for all."""
     problem = hs.Problem(hs.TaskGraph(["a", "b", "c", "d", "e"]), hs.Cluster(list("wxyz"), bandwidth=1), durations=np.ones((5, 4)))

@@ -150,6 +150,20 @@ def test_the_relaxed_instance_is_a_relaxation_of_every_problem(problem: Problem)
     assert min(max(schedule.end) for schedule in found) <= best.makespan
 
 
+@examples(100)
+@given(st.lists(st.tuples(*[st.integers(0, 9)] * 3), max_size=5), st.integers(0, 5))
+def test_parents_join_at_the_earliest_time_there_is(parents: list[tuple[int, int, int]], level: int) -> None:
+    """Over all choices of those that run on the device, in all orders."""
+    times = []
+    for count in range(len(parents) + 1):
+        for here in itertools.permutations(range(len(parents)), count):
+            end = 0
+            for x in here:
+                end = max(end, parents[x][0]) + parents[x][1]
+            times.append(max([level, end, *(far for x, (_, _, far) in enumerate(parents) if x not in here)]))
+    assert checker.joined(level, sorted(parents)) == min(times)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("property_of", "features"), [(rules_hold, {}), (lemmas_hold, {}), (every_input_fits, SEVERAL)], ids=["rules", "lemmas", "all inputs"]

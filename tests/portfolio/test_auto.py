@@ -52,6 +52,14 @@ def ran(solution):
     return set(solution.methods.method.tolist()) - {"auto"}
 
 
+def test_branch_and_bound_takes_part_where_devices_are_identical_and_tasks_few() -> None:
+    problem = hs.Problem(hs.TaskGraph(["a", "b"]), hs.Cluster(["x", "y"], bandwidth=1), durations=[[1, 1], [2, 2]])
+    assert {"branch", "cpsat"} <= set(members.usual(problem, "makespan")), "beside the first solver"
+    assert "branch" not in members.usual(problem.replace(durations=[[1, 2], [2, 2]]), "makespan")
+    many = hs.Problem(hs.TaskGraph([f"t{i}" for i in range(61)]), problem.cluster, durations=np.ones((61, 2)))
+    assert "branch" not in members.usual(many, "makespan")
+
+
 @examples(60)
 @given(problem=strategies.problems())
 def test_it_is_never_worse_than_one_device_or_heft(problem):
