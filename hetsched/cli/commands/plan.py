@@ -195,7 +195,9 @@ def plan(
     outputs.write(save, plans[0].write)
     stopped = plans[-1].stopped
     for one in plans:
-        called, found = _called(model, one.tool), None
+        called, found, told = _called(model, one.tool), None, placements.plan_rows(one)
+        if not json:
+            say_rows(told)  # before the limits, which take longer than the plan
         if limits is not False and stopped not in INTERRUPTED:
             try:
                 with Working("finding what limits the plan"):
@@ -210,7 +212,9 @@ def plan(
         if json:
             facts.append({**placements.plan_facts(one, found), "command": None if command is None else vars(command), "refusal": refusal})
         else:
-            say_rows([*placements.plan_rows(one, found), *([("command", f"none: {refusal}")] if refusal else [])])
+            rest = [*placements.plan_rows(one, found)[len(told) :], *([("command", f"none: {refusal}")] if refusal else [])]
+            if rest:
+                say_rows(rest)
             say(*(["", *command.text.splitlines()] if command else []), *([""] if len(plans) > 1 else []))
     if json:
         say_json({**facts[0], "written": outputs.written} if len(facts) == 1 else {"plans": facts, "written": outputs.written})
