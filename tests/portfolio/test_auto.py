@@ -131,7 +131,8 @@ def test_the_history_names_the_method_of_each_schedule(alone):
 def test_large_graphs_are_placed_as_well(alone):
     graph = hs.TaskGraph([f"t{i}" for i in range(search.LARGE + 1)], weight_bytes=1.0)
     cluster = hs.Cluster([hs.Device(name, memory_bytes=600.0) for name in "uv"], bandwidth=1.0)
-    problem = hs.Problem(graph, cluster, durations=np.ones((graph.n_tasks, 2)))
+    durations = np.random.default_rng(0).uniform(1.0, 2.0, (graph.n_tasks, 2))  # such that no bound proves the first schedule
+    problem = hs.Problem(graph, cluster, durations=durations)
     assert {"dsc", "celeritas", "order-place", "repartition"} <= ran(hs.solve(problem, evaluations=60))
 
 
