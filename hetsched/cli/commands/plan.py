@@ -195,9 +195,9 @@ def plan(
     outputs.write(save, plans[0].write)
     stopped = plans[-1].stopped
     for one in plans:
-        called, found, told = _called(model, one.tool), None, placements.plan_rows(one)
+        called, found, rows = _called(model, one.tool), None, placements.plan_rows(one)
         if not json:
-            say_rows(told)  # before the limits, which take longer than the plan
+            say_rows(rows)  # before the limits, which take longer than the plan
         if limits is not False and stopped not in INTERRUPTED:
             try:
                 with Working("finding what limits the plan"):
@@ -212,7 +212,7 @@ def plan(
         if json:
             facts.append({**placements.plan_facts(one, found), "command": None if command is None else vars(command), "refusal": refusal})
         else:
-            rest = [*placements.plan_rows(one, found)[len(told) :], *([("command", f"none: {refusal}")] if refusal else [])]
+            rest = [*placements.plan_rows(one, found)[len(rows) :], *([("command", f"none: {refusal}")] if refusal else [])]
             if rest:
                 say_rows(rest)
             say(*(["", *command.text.splitlines()] if command else []), *([""] if len(plans) > 1 else []))
