@@ -1107,7 +1107,7 @@ KEYWORDS: dict[str, dict[str, Callable[[], Any]]] = {
     "runtime.two_step": {"memory": lambda: "static"},
     "costs.Profile.problem": {"memory": lambda: "static"},
     "costs.Recorder": {"profiler": Profiler},
-    "frontends.torch.capture": {"example_args": tensor},
+    **{f"frontends.torch.{name}": {"example_args": tensor} for name in ("capture", "capture_training", "record")},
     "runtime.network": {"example_args": tensor},
     "reproduce": {"results": lambda: Path("nowhere"), "stored": lambda: True},
     "runtime.MeasuredStages.write": {"path": lambda: "stages.json"},
