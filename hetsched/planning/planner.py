@@ -336,7 +336,8 @@ def plan(
         Names of the devices that may be used, in the order in which stages use them; some may be left out. Default: all, in any order.
         With tensor parallelism those of a stage follow one another.
     tensor_parallel : int, optional
-        How many alike devices of a node run each stage together, for a tool that has it. Default: the best of 1, 2, 4, ...
+        How many alike devices of a node run each stage together, for a tool that has it. Default: the best of all numbers that the model
+        can be divided by.
     time_limit : float, optional
         Seconds. Default: until the best is proven.
     on_progress : callable, optional

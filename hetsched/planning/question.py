@@ -106,11 +106,14 @@ class Question:
         return [self if size == self.tensor_parallel else self.replace(tensor_parallel=size) for size in degrees] or [self]
 
     def degrees(self) -> list[int]:
-        """Return by how many devices each stages may be run: those of 1, 2, 4, ... that the tool, the model and the machine allow.
+        """Return by how many devices each stages may be run: all that the tool, the model and the machine allow.
 
         Of several those are left out whose search would be too large, unless all are.
         """
-        allowed = [1 << k for k in range(len(self.used).bit_length()) if not self._undivided(1 << k)]
+        multiple = self.execution.vocabulary_multiple
+        sizes = range(2, len(self.used) + 1) if multiple is not None else ()
+        divided = [size for size in sizes if multiple is not None and not indivisible(self.card, size, multiple(size))]
+        allowed = [1, *(size for size in divided if not self._undivided(size))]
         if len(self.used) <= SMALL:
             return allowed
         return [size for size, own in zip(allowed, self.with_degrees(allowed), strict=True) if own._has_room()] or allowed

@@ -139,6 +139,19 @@ def test_all_degrees_are_searched_and_the_best_is_found():
     assert plan.most_context() == max(one.most_context() for one in single.values())
 
 
+def test_degrees_that_are_no_power_of_two_are_searched_too():
+    sizes = {"num_attention_heads": 12, "num_key_value_heads": 6, "intermediate_size": 384, "vocab_size": 384, "head_dim": 8}
+    model = hs.frontends.configs.read({**CONFIG, **sizes, "num_hidden_layers": 4})
+    where = node_machine([[0, 0, 0]], memory=(1e7, 0.0), inside=1e9)
+    plan = hs.plan(model, where, WORK, tool="vllm")
+    assert (plan.degrees, plan.tensor_parallel) == ((1, 2, 3), 3)
+    assert (
+        plan.value
+        == enumerated(model, where, WORK, "latency", (1, 2, 3))
+        < hs.plan(model, where, WORK, tool="vllm", tensor_parallel=1).value
+    )
+
+
 def test_degrees_whose_search_would_be_too_large_are_left_out():
     where = node_machine([[0] * 8] * 8)  # with one GPU a stage there are 9 ** 8 sets of used ones
     assert Question(card(8), where, WORK, "latency", hs.costs.LanguageRoofline(), TOOLS["vllm"]).degrees() == [2, 4]
