@@ -22,7 +22,7 @@ from hetsched.frontends.operators import (
     SHAPE_QUERIES,
     is_elementwise,
     mixing,
-    module_of,
+    module_path,
     operator_type,
 )
 from hetsched.frontends.tensors import Task, Tensor, task_graph, unused_name
@@ -221,7 +221,7 @@ class Reader:
         return operator_type(node.target)
 
     def _name(self, node: torch.fx.Node, op: str) -> str:
-        return "/".join(filter(None, (module_of(node), op)))
+        return "/".join(filter(None, (module_path(node), op)))
 
     def _is_constant(self, node: torch.fx.Node, shown: tuple[Tensor, ...]) -> bool:
         """Return whether the result of a call on these tensors depends on no input."""

@@ -13,7 +13,8 @@ from torch._ops import OpOverload, OpOverloadPacket
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry, sdpa_backward_flop_count, sdpa_flop_count, shape_wrapper
 
-from hetsched.errors import InvalidProblem, warn
+from hetsched.errors import InvalidProblem
+from hetsched.frontends.formulas import checked_flops, warn_unknown_flops
 
 Formula = Callable[..., float]
 """A formula of torch's counter: it is called with the operator's arguments, shapes for tensors, and ``out_shape``."""
@@ -212,22 +213,13 @@ class Formulas:
             return math.nan
         if packet not in self._given:
             return float(formula(*args, **kwargs, out_val=made))
-        try:
-            flops = float(formula(*args, **kwargs, out_val=made))
-        except Exception as error:  # any error of the user's code
-            raise InvalidProblem(f"the FLOP formula of {packet} fails: {type(error).__name__}: {error}") from error
-        if not 0 <= flops < math.inf:
-            raise InvalidProblem(f"the FLOP formula of {packet} returns {flops}; it must return a number >= 0")
-        return flops
+        return checked_flops(str(packet), formula, *args, **kwargs, out_val=made)
 
     def warn_unknown(self) -> None:
         """Emit one warning that names all operators of unknown work."""
-        if self.unknown:
-            names = sorted(self.unknown)
-            warn(
-                f"the FLOPs of {', '.join(names)} are unknown, so those of their tasks are NaN; give formulas of shapes, such as "
-                f"flop_formulas={{torch.ops.{names[0]}: ...}}, or register them with torch.utils.flop_counter.register_flop_formula"
-            )
+        warn_unknown_flops(
+            self.unknown, "flop_formulas={{torch.ops.{}: ...}}, or register them with torch.utils.flop_counter.register_flop_formula"
+        )
 
 
 class Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from hetsched.errors import InvalidProblem, warn
+from hetsched.frontends.formulas import checked_flops, warn_unknown_flops
 from hetsched.problem.graph import Shape
 
 Lengths = tuple[int, ...]
@@ -195,22 +195,11 @@ class Formulas:
                 return 0.0
             self._unknown.add(call.operator)
             return math.nan
-        try:
-            flops = float(formula(*call.inputs, out_shape=call.out_shape, **call.attributes))
-        except Exception as error:  # any error of the user's code
-            raise InvalidProblem(f"the FLOP formula of {call.operator} fails: {type(error).__name__}: {error}") from error
-        if not 0 <= flops < math.inf:
-            raise InvalidProblem(f"the FLOP formula of {call.operator} returns {flops}; it must return a number >= 0")
-        return flops
+        return checked_flops(call.operator, formula, *call.inputs, out_shape=call.out_shape, **call.attributes)
 
     def warn_unknown(self) -> None:
         """Emit one warning that names all operators of unknown work."""
-        if self._unknown:
-            names = sorted(self._unknown)
-            warn(
-                f"the FLOPs of {', '.join(names)} are unknown, so those of their tasks are NaN; give formulas of shapes, such as "
-                f"flop_formulas={{{names[0]!r}: ...}}"
-            )
+        warn_unknown_flops(self._unknown, "flop_formulas={{{!r}: ...}}")
 
 
 # ---------------------------------------------------------------------- types and sizes

@@ -50,7 +50,7 @@ def mixing(node: torch.fx.Node) -> str:
     return "pixels" if groups == outputs and inputs == 1 else ""
 
 
-def module_of(node: torch.fx.Node) -> str:
+def module_path(node: torch.fx.Node) -> str:
     """Return the path of the innermost module of a call."""
     stack = node.meta.get("nn_module_stack") or {}
     paths = [path for key, (path, _) in stack.items() if not key.startswith("_empty")]

@@ -111,9 +111,10 @@ class Question:
         Of several those are left out whose search would be too large, unless all are.
         """
         multiple = self.execution.vocabulary_multiple
-        sizes = range(2, len(self.used) + 1) if multiple is not None else ()
-        divided = [size for size in sizes if multiple is not None and not indivisible(self.card, size, multiple(size))]
-        allowed = [1, *(size for size in divided if not self._undivided(size))]
+        if multiple is None:
+            return [1]
+        sizes = range(2, len(self.used) + 1)
+        allowed = [1, *(size for size in sizes if not indivisible(self.card, size, multiple(size)) and self._sets(size))]
         if len(self.used) <= SMALL:
             return allowed
         return [size for size, own in zip(allowed, self.with_degrees(allowed), strict=True) if own._has_room()] or allowed
