@@ -25,6 +25,7 @@ import real_graphs
 import search
 import serving
 import start_up
+import weakest
 
 import hetsched as hs
 
@@ -42,6 +43,7 @@ SCRIPTS = (
     adversaries,
     certificates,
     identical,
+    weakest,
 )
 
 FAKE_SAGA = """
@@ -310,6 +312,40 @@ def test_start_up_writes_its_table(docs: Path):
     page = (docs / "benchmarks.md").read_text()
     assert page.count(" s |") > 10
     assert "`import hetsched`" in page
+
+
+@pytest.mark.slow
+def test_weakest_rows_are_measured(docs: Path):
+    weakest.main(["--quick", "--rows", "scip", "joins", "members", "--docs", str(docs)])
+    page = (docs / "benchmarks.md").read_text()
+    assert "| joins and high communication on identical devices, 30 tasks, 5 s |" in page
+    assert page.count("SCIP on modules of 32 tasks") == 1
+
+
+@pytest.mark.parametrize(
+    ("verdict", "rows", "figure", "reached"),
+    [
+        (weakest.within(0.03, proven=1), [(4.0, 4.0), (4.0, 3.9)], "1 of 2 proven, gap 1.3 % on average, 2.5 % at most", True),
+        (weakest.within(0.03, proven=2), [(4.0, 4.0), (4.0, 3.9)], "1 of 2 proven, gap 1.3 % on average, 2.5 % at most", False),
+        (weakest.values({"0": 4, "1": 3}), [(4.0, 4.0), (4.0, 3.0)], "0 4 (4), 1 4 (3)", False),
+        (weakest.gaps({"0": 0.1}), [(4.0, 3.8)], "0 4 of 3.8, 5.0 %", True),
+    ],
+)
+def test_verdicts_on_weak_rows(verdict, rows: list[tuple[float, float]], figure: str, reached: bool):
+    made = [
+        {"instance": str(i), "value": value, "bound": bound, "gap": 1 - bound / value, "proven": value == bound}
+        for i, (value, bound) in enumerate(rows)
+    ]
+    assert verdict(made) == (figure, reached)
+
+
+def test_a_method_behind_the_best_member_is_named():
+    rows = [{"instance": "a", "method": method, "value": value} for method, value in (("auto", 10.2), ("tabu", 10.0))]
+    assert weakest.behind(0.002)(rows) == ("at most 2.0 % above the best, `tabu`, on a", False)
+    assert weakest.behind(0.03)(rows)[1]
+    bounded = [{"row": "x", "instance": "a", "value": 8.0, "bound": bound} for bound in (7.0, 9.0)]
+    assert weakest.contradictions(bounded) == ["x: a"]
+    assert weakest.contradictions(bounded[:1]) == []
 
 
 @pytest.mark.slow

@@ -1,0 +1,294 @@
+"""Where bounds, searches and solvers were weakest: a row for each kind of instance, its figure and its target.
+
+    python benchmarks/weakest.py [--quick] [--rows scip joins] [--jobs 1]
+
+Every row has instances, methods with a time limit, and a verdict on the results. Results are stored, so that a run may be interrupted
+and continued; the page shows the rows with results. Ends with 1 if a bound of one method is above a schedule of another.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import cases
+import exact
+import figures
+import instances
+import numpy as np
+import period
+import search
+
+import hetsched as hs
+from hetsched.experiments import Results
+from hetsched.experiments.results import Case
+from hetsched.experiments.runner import timed
+
+REGION = "weakest"
+Row = dict[str, Any]
+Builders: TypeAlias = "Mapping[str, Callable[[], hs.Problem]]"
+Verdict: TypeAlias = "Callable[[Sequence[Row]], tuple[str, bool]]"
+
+
+def solved(problem: hs.Problem, method: str, objective: str, limit: float) -> hs.Solution:
+    """Solve as a user does, on all cores."""
+    return hs.solve(problem, method, objective=objective, time_limit=limit)
+
+
+def formulated(problem: hs.Problem, method: str, objective: str, limit: float) -> hs.Solution:
+    """Solve by the tightened formulation in one thread, the limit in CPU seconds."""
+    return exact.formulated(problem, method, "tightened", limit)
+
+
+@dataclass(frozen=True)
+class Weakness:
+    """A row of the table."""
+
+    what: str
+    build: Callable[[Path], Builders]
+    """Returns the instances by name; the argument is the folder of public instances."""
+    methods: tuple[str, ...]
+    limit: float
+    """Seconds of each method on each instance."""
+    before: str
+    """The figure that was measured before the work on the row began."""
+    target: str
+    verdict: Verdict
+    """Returns the figure, and whether the target is reached, from the results."""
+    objective: str = "makespan"
+    solve: Callable[[hs.Problem, str, str, float], hs.Solution] = solved
+
+
+def within(most: float, proven: int = 0) -> Verdict:
+    """Return the verdict on mean gaps of at most `most`, and on at least `proven` instances that are solved."""
+
+    def verdict(rows: Sequence[Row]) -> tuple[str, bool]:
+        gaps, closed = [row["gap"] for row in rows], sum(row["proven"] for row in rows)
+        text = f"{closed} of {len(rows)} proven, gap {figures.percent(np.mean(gaps))} on average, {figures.percent(max(gaps))} at most"
+        return text, float(np.mean(gaps)) <= most and closed >= proven
+
+    return verdict
+
+
+def values(wanted: Mapping[str, float]) -> Verdict:
+    """Return the verdict on values to be reached, by instance."""
+
+    def verdict(rows: Sequence[Row]) -> tuple[str, bool]:
+        best = {row["instance"]: row["value"] for row in rows}
+        text = ", ".join(f"{name} {value:g} ({wanted[name]:g})" for name, value in best.items())
+        return text, all(value <= wanted[name] * (1 + 1e-9) for name, value in best.items())
+
+    return verdict
+
+
+def behind(most: float, method: str = "auto") -> Verdict:
+    """Return the verdict on a method's distance to the best of all, at most `most` on each instance."""
+
+    def verdict(rows: Sequence[Row]) -> tuple[str, bool]:
+        own = {row["instance"]: row["value"] for row in rows if row["method"] == method}
+        least = {name: min((row["value"], row["method"]) for row in rows if row["instance"] == name) for name in own}
+        worst = max(own, key=lambda name: own[name] / least[name][0])
+        distance = own[worst] / least[worst][0] - 1
+        by = f", `{least[worst][1]}`, on {worst}" if distance else ""
+        return f"at most {figures.percent(distance)} above the best{by}", distance <= most
+
+    return verdict
+
+
+def gaps(limits: Mapping[str, float]) -> Verdict:
+    """Return the verdict on the gap of each instance."""
+
+    def verdict(rows: Sequence[Row]) -> tuple[str, bool]:
+        best = {row["instance"]: row for row in rows}
+        text = ", ".join(f"{name} {row['value']:.4g} of {row['bound']:.4g}, {figures.percent(row['gap'])}" for name, row in best.items())
+        return text, all(row["gap"] <= limits[name] for name, row in best.items())
+
+    return verdict
+
+
+def _modules(data: Path) -> Builders:
+    return {
+        f"{kind} 32, seed {seed}": partial(instances.module, kind, 32, seed, unrelated=seed % 2 == 1)
+        for kind in exact.KINDS
+        for seed in exact.SEEDS
+    }
+
+
+def _joins(data: Path) -> Builders:
+    return {
+        f"{kind} 30 on {processors}, transfers {ccr} times as long, seed {seed}": partial(
+            instances.identical, kind, 30, processors, ccr=ccr, seed=seed, data=data
+        )
+        for kind in ("fork-join", "layered")
+        for ccr in (1, 5)
+        for processors in (2, 4, 8)
+        for seed in (0, 1)
+    }
+
+
+def _operators(data: Path) -> Builders:
+    names = [name for name in period.KNOWN if name.startswith("operator/")]
+    return {name.partition("/")[2]: partial(instances.read, data / "msr-dnn-partitioning" / f"{name}.json") for name in names}
+
+
+def _known(names: Sequence[str], data: Path) -> Builders:
+    return {name: search.known(data)[name].build for name in names}
+
+
+STACKS, JOBS = ("rwnn10x32", "rwnn10x32u"), {"mk06": 57.0, "mk10": 195.0, "mk11": 609.0, "mk15": 333.0}
+TRANSFORMER = {"transformer, delay": 0.15, "transformer, port": 0.25}
+MIXED = (*STACKS, "GoogLeNet, delay", "GoogLeNet, port", "mk06", "mk10", "100-rand0088.stg on 2")
+
+ROWS: dict[str, Weakness] = {
+    "scip": Weakness(
+        "SCIP on modules of 32 tasks, 60 CPU s",
+        _modules,
+        ("scip",),
+        60.0,
+        "7 of 30 proven, gap 12.2 % on average",
+        "20 of 30 proven, gap 3 % on average",
+        within(0.03, proven=20),
+        solve=formulated,
+    ),
+    "joins": Weakness(
+        "joins and high communication on identical devices, 30 tasks, 5 s",
+        _joins,
+        ("auto",),
+        5.0,
+        "bound 18.75 of 60 on one of them",
+        "gap 3 % on average",
+        within(0.03),
+    ),
+    "operators": Weakness(
+        "operator graphs, max-load, 30 s",
+        _operators,
+        ("auto",),
+        30.0,
+        "129 of 53.8 on one of them",
+        "gap 10 % on each",
+        lambda rows: gaps(dict.fromkeys((row["instance"] for row in rows), 0.1))(rows),
+        objective="max-load",
+    ),
+    "transformer": Weakness(
+        "Moirai's transformer, 60 s",
+        partial(_known, tuple(TRANSFORMER)),
+        ("auto",),
+        60.0,
+        "17.9 of 10.5 with delays, 21.5 with ports",
+        "gap 15 % with delays, 25 % with ports",
+        gaps(TRANSFORMER),
+    ),
+    "members": Weakness(
+        "`auto` against its own members, 10 s",
+        partial(_known, MIXED),
+        ("auto", "evolution", "annealing", "tabu"),
+        10.0,
+        "1.6 to 1.8 % above the optima of the stacks, `evolution` 1.2 to 1.4 %",
+        "never more than 0.2 %",
+        behind(0.002),
+    ),
+    "stacks": Weakness(
+        "optimum of both stacks, 60 s", partial(_known, STACKS), ("auto",), 60.0, "", "proven in 60 s", within(1e-9, proven=2)
+    ),
+    "job shops": Weakness(
+        "flexible job shops, 60 s",
+        partial(_known, tuple(JOBS)),
+        ("auto",),
+        60.0,
+        "mk06 58, mk10 198",
+        "mk06 57, mk10 195, mk11 and mk15 at the best known",
+        values(JOBS),
+    ),
+}
+
+
+def measure(data: Path, case: Case) -> Row:
+    """Measure one case."""
+    row = ROWS[case["row"]]
+    problem = row.build(data)[case["instance"]]()
+    exact.prepare(case["method"]) if row.solve is formulated else prepare(case["method"], row.objective)
+    solution, spent = timed(lambda: row.solve(problem, case["method"], row.objective, case["limit"]))
+    if solution.schedule is not None:
+        broken = hs.verify(problem, solution.schedule)
+        assert not broken, broken[0].message
+    value = solution.value if math.isfinite(solution.value) else None
+    return {
+        "value": value,
+        "bound": solution.bound,
+        "gap": solution.gap,
+        "proven": solution.status == hs.Status.OPTIMAL,
+        **spent,
+        "says": f"{solution.value:.6g}, bound {solution.bound:.6g}, gap {solution.gap:.1%}, {spent['cpu_s']:.1f} CPU s",
+    }
+
+
+@functools.cache
+def prepare(method: str, objective: str) -> None:
+    """Import modules and compile kernels before the first measurement."""
+    hs.solve(instances.topcuoglu(), method, objective=objective, evaluations=200)  # a time limit would end before the compilation
+
+
+def text(results: Results, limit: float | None) -> str:
+    """Return the text for the page."""
+    lines, missed = [], []
+    for name, row in ROWS.items():
+        counted = [one for one in results.rows() if (one["row"], one["limit"]) == (name, limit or row.limit)]
+        if not counted:
+            continue
+        failed = [one["instance"] for one in counted if one["value"] is None]
+        figure, reached = (f"no schedule of {failed[0]}", False) if failed else row.verdict(counted)
+        lines.append([row.what, row.before, row.target, figure if reached else f"**{figure}**"])
+        missed += [] if reached else [row.what]
+    taken = results.taken(lambda case: case["row"] in ROWS)
+    head = f"Taken on: {taken}. {len(lines) - len(missed)} of {len(lines)} targets are reached; the figures of the others are bold."
+    return "\n\n".join([head, figures.table(["where", "before", "to reach", "measured"], lines)])
+
+
+def contradictions(rows: Sequence[Row]) -> list[str]:
+    """Return the instances on which a bound is above a value."""
+    highest: dict[tuple[str, str], float] = {}
+    for row in rows:
+        highest[row["row"], row["instance"]] = max(row["bound"], highest.get((row["row"], row["instance"]), 0.0))
+    above = [row for row in rows if row["value"] is not None and highest[row["row"], row["instance"]] > row["value"] * (1 + 1e-6)]
+    return sorted({f"{row['row']}: {row['instance']}" for row in above})
+
+
+def options(words: Sequence[str] | None) -> argparse.Namespace:
+    """Return the command line's options."""
+    parser = figures.parser(__doc__)
+    parser.add_argument("--data", type=Path, default=instances.DATA, help="folder of the public instances (default: %(default)s)")
+    parser.add_argument("--rows", nargs="+", choices=list(ROWS), default=list(ROWS), help="default: all")
+    parser.add_argument("--time-limit", type=float, help="seconds for each case (default: the row's; with --quick 1)")
+    cases.options(parser, REGION)
+    arguments = cases.parse(parser, words, region=REGION)
+    arguments.time_limit = arguments.time_limit or (1.0 if arguments.quick else None)
+    return arguments
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Measure the requested rows and publish all results."""
+    arguments = options(words)
+    requested: list[Case] = [
+        {"row": name, "instance": instance, "method": method, "limit": arguments.time_limit or ROWS[name].limit}
+        for name in arguments.rows
+        for instance in list(ROWS[name].build(arguments.data))[: 1 if arguments.quick else None]
+        for method in ROWS[name].methods
+    ]
+    results = Results(arguments.results)
+    cases.measure(requested, partial(measure, arguments.data), results, jobs=arguments.jobs, fresh=arguments.fresh)
+    rows = results.rows(lambda case: case["row"] in ROWS)
+    figures.publish(arguments, REGION, text(results, arguments.time_limit), rows)
+    if wrong := contradictions(rows):
+        raise SystemExit("\n".join(["CONTRADICTIONS:", *wrong]))
+
+
+if __name__ == "__main__":
+    import weakest  # whose functions other processes can import
+
+    weakest.main()
