@@ -12,8 +12,8 @@ from hetsched.errors import InvalidProblem, UnsupportedFeature
 from hetsched.runtime.code import Boxes, Compiled, Registers
 from hetsched.runtime.plan import Plan, runs_of
 from hetsched.runtime.program import Program
+from hetsched.runtime.steps import gathering
 from hetsched.runtime.streams import Queues
-from hetsched.runtime.team import gathering
 
 
 class Boundary:

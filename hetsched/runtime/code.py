@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import operator
 import re
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,6 +14,7 @@ from torch.fx import Node
 from hetsched.errors import UnsupportedFeature
 from hetsched.frontends.operators import MERGEABLE, operator_type
 from hetsched.runtime.plan import Value
+from hetsched.runtime.targets import called, found_target, portable_target
 
 if TYPE_CHECKING:
     from hetsched.runtime.program import Program, Values
@@ -27,35 +26,8 @@ Function = Callable[[Registers], None]
 Leaf = tuple[Node, int]
 """A tensor: a node, and the place in its value if that is a tuple or list, else 0."""
 
-aten = torch.ops.aten
 _GLOBAL = re.compile(r"\b[ct]\d+\b")
 """The names of constants and targets in the source of tasks."""
-
-
-@cache
-def _bindings() -> dict[Any, Callable[..., Any]]:
-    """Return the functions of torch that call the same kernel as an operator, with less work in Python."""
-    nn = torch._C._nn
-    return {
-        aten.conv1d.default: torch.conv1d,
-        aten.conv2d.default: torch.conv2d,
-        aten.conv3d.default: torch.conv3d,
-        aten._native_batch_norm_legit_no_training.default: torch._native_batch_norm_legit_no_training,
-        aten.relu.default: torch.relu,
-        aten.sigmoid.default: torch.sigmoid,
-        aten.cat.default: torch.cat,
-        aten.add.Tensor: torch.add,
-        aten.mul.Tensor: torch.mul,
-        aten.div.Tensor: torch.div,
-        aten.matmul.default: torch.matmul,
-        aten.clone.default: torch.clone,
-        aten.max_pool2d.default: torch.max_pool2d,
-        aten.max_pool2d_with_indices.default: nn.max_pool2d_with_indices,
-        aten.avg_pool2d.default: nn.avg_pool2d,
-        aten.adaptive_avg_pool2d.default: nn.adaptive_avg_pool2d,
-        aten.linear.default: nn.linear,
-        aten.gelu.default: nn.gelu,
-    }
 
 
 class Layout(NamedTuple):
@@ -108,7 +80,7 @@ class PortableTasks(NamedTuple):
     def made(self) -> Tasks:
         """Return the tasks with their functions; those that were not chosen have one that raises `LookupError`."""
         space: dict[str, Any] = {**self.constants}
-        space |= {name: _called(_found_target(target)) for name, target in self.targets.items()}
+        space |= {name: called(found_target(target)) for name, target in self.targets.items()}
         exec(compile("\n".join(self.sources.values()), "<hetsched tasks>", "exec"), space)
         functions = (space[f"task{i}"] if i in self.sources else _elsewhere for i in range(len(self.tasks.names)))
         return self.tasks._replace(functions=tuple(functions))
@@ -553,7 +525,7 @@ class Compiled:
             if source not in local and (source, k) in self.register:
                 return f"v[{self.register[source, k]}]"  # type: ignore[index]
             return f"{self._argument(source, local)}[{self._argument(k, local)}]"
-        name = self._name(_called(node.target), "t")
+        name = self._name(called(node.target), "t")
         self._targets[name] = node.target
         args = self._merged.get(node, node.args)
         words = {key: value for key, value in node.kwargs.items() if node not in self._merged or key not in ("weight", "bias")}
@@ -601,40 +573,6 @@ def _elsewhere(registers: Registers) -> None:
     raise LookupError("the task is on another rank")
 
 
-def portable_target(target: Any) -> tuple[str, ...]:
-    """Return the name of an operator, with its overload and the module that defines it, or of a function of a module."""
-    if isinstance(target, torch._ops.OpOverload):
-        space, name = target._schema.name.split("::")
-        module = _defining_module(space, target._schema.name)
-        if module != "__main__":
-            return space, name, target._overloadname, module
-    else:
-        module, name = getattr(target, "__module__", None) or "", getattr(target, "__name__", "")
-        if module != "__main__" and getattr(sys.modules.get(module), name, None) is target:
-            return module, name
-    raise UnsupportedFeature(f"{target} is defined in this script, and other processes have to call it; define it in a module of its own")
-
-
-def _defining_module(space: str, operator_name: str) -> str:
-    """Return the module that defines an operator, as far as Python can tell; empty for those of torch."""
-    defined = torch._library.custom_ops.OPDEFS.get(operator_name)
-    if defined is not None:
-        return str(defined._init_fn.__module__)
-    for name, module in list(sys.modules.items()):
-        if any(issubclass(type(value), torch.library.Library) and value.ns == space for value in list(vars(module).values())):
-            return name
-    return space if space in sys.modules else ""
-
-
-def _found_target(parts: tuple[str, ...]) -> Any:
-    if len(parts) == 2:
-        return getattr(importlib.import_module(parts[0]), parts[1])
-    space, name, overload, module = parts
-    if module:
-        importlib.import_module(module)
-    return getattr(getattr(getattr(torch.ops, space), name), overload)
-
-
 def _is_number(node: Node) -> bool:
     """Return whether the value is a number that depends on the sizes of the arguments."""
     return isinstance(node.meta.get("val"), torch.SymInt | torch.SymFloat | torch.SymBool)
@@ -652,12 +590,6 @@ def _at(size: Any, length: int) -> int:
 @cache
 def _evaluated(expression: Any, length: int) -> int:
     return int(expression.subs(dict.fromkeys(expression.free_symbols, length)))
-
-
-def _called(target: Any) -> Any:
-    """Return what the functions of tasks call for a target."""
-    target = _bindings().get(target, target)
-    return target._op if isinstance(target, torch._ops.OpOverload) else target  # without the checks of a call from outside
 
 
 def _nodes(nested: Any) -> Iterable[Node]:

@@ -22,8 +22,9 @@ from hetsched.runtime.checking import check_autocast
 from hetsched.runtime.code import Boxes, Tasks
 from hetsched.runtime.places import Place
 from hetsched.runtime.plan import Plan
+from hetsched.runtime.steps import SEND, SHIP, WAIT, Work, parallel_steps, serial_steps
 from hetsched.runtime.streams import Stopped
-from hetsched.runtime.team import SEND, SHIP, WAIT, Stream, Team, Turn, Work, parallel_steps, serial_steps
+from hetsched.runtime.team import Stream, Team, Turn
 from hetsched.runtime.threads import Threads
 
 dist: Any = torch.distributed

@@ -13,8 +13,9 @@ from hetsched.errors import Cancelled, OutOfMemory, Timeout, UnsupportedFeature
 from hetsched.runtime.code import Boxes, Tasks
 from hetsched.runtime.places import Place, affinities, warn_of_moved
 from hetsched.runtime.plan import Plan
+from hetsched.runtime.steps import COMMIT, ENQUEUE, FETCH, PASS, RUN, TAKE, WAIT, Work, parallel_steps, serial_steps
 from hetsched.runtime.streams import Fetch, Queues, Segment, Timer
-from hetsched.runtime.team import COMMIT, ENQUEUE, FETCH, PASS, RUN, TAKE, WAIT, Stream, Team, Turn, Work, parallel_steps, serial_steps
+from hetsched.runtime.team import Stream, Team, Turn
 
 GRACE = 1.0
 """Seconds for other devices to end their tasks after one has failed."""

@@ -24,7 +24,7 @@ from unittest import mock
 import torch
 from torch.utils._pytree import tree_flatten, tree_map
 
-from hetsched.runtime import accelerator, placed, streams, team
+from hetsched.runtime import accelerator, placed, steps, streams, team
 
 
 def join(clock, other):
@@ -157,7 +157,7 @@ class World:
             for where, name, new in (
                 (accelerator, "accelerator", self.find),
                 (torch.cuda, "device_count", lambda: len(self.devices)),
-                (team, "allocate_lock", lambda: TrackedLock(self, allocate_lock())),
+                (steps, "allocate_lock", lambda: TrackedLock(self, allocate_lock())),
                 (team.Turn, "__post_init__", begun),
                 (placed.Worker, "call", called),
                 (streams, "threading", SimpleNamespace(Lock=lambda: TrackedLock(self, threading.Lock()))),
