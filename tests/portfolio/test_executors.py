@@ -33,6 +33,23 @@ def test_members_run_by_an_executor_and_a_callback_stops_them(pools: list[Pool])
     assert pools[0].workers == []
 
 
+def test_ctrl_c_keeps_the_best_and_the_executor(pools: list[Pool], ctrl_c: None) -> None:
+    best: list[float] = []
+
+    def interrupt(event: hs.search.Event) -> None:
+        if event.source == "wanders" and not best and any(worker.receiver is not None for pool in pools for worker in pool.workers):
+            best.append(event.incumbent)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with ThreadPoolExecutor(1) as executor:
+        members = {"members": ["olb", "wanders"]}
+        solution = hs.solve(tangle(), time_limit=PLENTY, executor=executor, options=members, on_progress=interrupt)
+        assert solution.stopped == "interrupted"
+        assert executor.submit(int, "7").result(PLENTY) == 7
+    assert solution.makespan <= best[0]
+    assert pools[0].workers == []
+
+
 def test_an_executor_that_accepts_no_task_leaves_the_work_to_this_process() -> None:
     closed = ThreadPoolExecutor(1)
     closed.shutdown()
