@@ -50,6 +50,7 @@ KINDS: Mapping[str, str] = {
     "hetsched-model": "hetsched.chain.card_document:ModelDocument",
     "hetsched-machine": "hetsched.chain.machine_document:MachineDocument",
     "hetsched-plan": "hetsched.planning.plan_document:PlanDocument",
+    "hetsched-serving": "hetsched.planning.serving_document:ServingDocument",
     "hetsched-rates": "hetsched.costs.rates_document:RatesDocument",
     "hetsched-certificate": "hetsched.certificates.document:CertificateDocument",
     "hetsched-registry": "hetsched.instances.registry:FamilyDocument",

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from hetsched.cli.terminal import INTERRUPTED
-from hetsched.report.units import percent, seconds, size
+from hetsched.problem.units import percent, seconds, size
 
 if TYPE_CHECKING:
     from hetsched.costs.timeline import Timeline

@@ -6,6 +6,7 @@ Exit codes: 0 success; 1 the answer is "no" (invalid schedule, proven infeasible
 
 from __future__ import annotations
 
+import copy
 import logging
 import os
 import signal
@@ -215,5 +216,9 @@ app.command("prepare", cls=Command)(prepare.prepare)
 
 
 def main() -> None:
-    """Run the terminal; the console script calls this."""
-    app(prog_name="hetsched")
+    """Run the terminal; the console script calls this. Of a command that is named first the others are not made, which takes long."""
+    chosen = copy.copy(app)
+    own = [command for command in app.registered_commands if sys.argv[1:] and command.name == sys.argv[1]]
+    if own:
+        chosen.registered_commands, chosen.registered_groups = own, []
+    chosen(prog_name="hetsched")

@@ -11,7 +11,7 @@ import numpy as np
 
 from hetsched.arrays import FloatArray
 from hetsched.errors import one_line
-from hetsched.report.units import seconds
+from hetsched.problem.units import seconds
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -9,7 +9,7 @@ import typer
 
 from hetsched.cli.files import Outputs
 from hetsched.cli.terminal import console, say
-from hetsched.report.units import seconds
+from hetsched.problem.units import seconds
 
 if TYPE_CHECKING:
     from hetsched.problem.problem import Problem

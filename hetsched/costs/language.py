@@ -149,7 +149,7 @@ class LanguageRoofline:
             own = np.outer(problem.seconds[blocks].max(axis=0), length) + problem.seconds[ends].sum(axis=0)[:, None]
             seconds = np.where(batch == count, own, seconds)
         rate = np.where(room > 0, batch * work.output / seconds * np.minimum(share / batch, 1.0), 0.0)
-        kinds = _types(machine)
+        kinds = types_of(machine)
         order = [k for _, members in kinds for k in members]
         links = _link_rates(card, machine, work, order)
         return ServingProblem(
@@ -161,8 +161,8 @@ class LanguageRoofline:
         )
 
 
-def _types(machine: Machine) -> list[tuple[str, list[int]]]:
-    """Return the name and the devices of each type of a machine."""
+def types_of(machine: Machine) -> list[tuple[str, list[int]]]:
+    """Return the name and the devices of each type of a machine, in the order of a serving problem."""
     alike: dict[tuple[object, ...], list[int]] = {}
     for k, facts in enumerate(kinds_of(machine)):
         alike.setdefault(facts, []).append(k)

@@ -9,13 +9,15 @@ from pathlib import Path
 from hetsched import documents
 from hetsched.arguments import checked
 from hetsched.chain.card import ModelCard
-from hetsched.errors import InvalidProblem
+from hetsched.errors import InvalidProblem, MissingDependency, UnsupportedFeature
 from hetsched.frontends import configs, gguf
 
 
 @checked
 def read(path: str | os.PathLike[str], *, bits: float | None = None) -> ModelCard:
     """Return the card of a model from a GGUF file, a Hugging Face directory or its ``config.json``, or the document of a card.
+
+    That of a family without a formula is made by its class in ``transformers``, without memory for weights.
 
     Parameters
     ----------
@@ -28,7 +30,7 @@ def read(path: str | os.PathLike[str], *, bits: float | None = None) -> ModelCar
     InvalidProblem
         The file is none of these, or breaks a rule of its kind.
     UnsupportedFeature
-        The family of a ``config.json`` has no formula.
+        The family of a ``config.json`` has no formula, and ``transformers`` or ``torch`` is not installed, or makes no chain of it.
     MissingDependency
         A GGUF file needs the package ``gguf``.
     """
@@ -45,8 +47,21 @@ def read(path: str | os.PathLike[str], *, bits: float | None = None) -> ModelCar
         assert isinstance(value, ModelCard)
         card = value
     else:
-        return configs.read(file, bits=bits)
+        try:
+            return configs.read(file, bits=bits)
+        except UnsupportedFeature as error:
+            card = _by_class(file, error)
     return card if bits is None else card.scaled(bits * card.n_parameters / (8 * card.total_bytes))
+
+
+def _by_class(file: Path, unknown: UnsupportedFeature) -> ModelCard:
+    """Return the card by the class of a family in ``transformers``, for which there is no formula."""
+    from hetsched.frontends import huggingface
+
+    try:
+        return huggingface.card(file)
+    except MissingDependency as error:
+        raise UnsupportedFeature(f"{unknown}; {error}") from error
 
 
 def _is_card(file: Path) -> bool:

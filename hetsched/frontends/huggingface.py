@@ -320,7 +320,8 @@ def _geometry(torch: Any, module: Any, config: Any, blocks: int) -> list[_Row]:
     ids = torch.zeros(1, TOKENS, dtype=torch.long, device="meta")
     try:
         with torch.no_grad():
-            layers = module(input_ids=ids, use_cache=True).past_key_values.layers
+            made = module(input_ids=ids, use_cache=True)
+            layers = (getattr(made, "cache", None) or made.past_key_values).layers
     except Exception as error:  # what a model that others wrote raises
         raise UnsupportedFeature(
             f"the forward pass of {type(module).__name__} on the meta device fails, so its KV cache is unknown: {error}; "

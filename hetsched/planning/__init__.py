@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from hetsched.planning.incumbent import PlanProgress
     from hetsched.planning.planner import ModelPlan, plan
     from hetsched.planning.sensitivity import Best, MemoryStep
-    from hetsched.planning.serving import ServingPlan, ServingProgress, most_throughput
+    from hetsched.planning.serving import ServingPlan, ServingProgress, ServingQuestion, most_throughput
     from hetsched.planning.simple_rules import Baseline
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "PlanProgress",
     "ServingPlan",
     "ServingProgress",
+    "ServingQuestion",
     "explain",
     "least_latency",
     "least_missing",
@@ -44,7 +45,7 @@ _HOMES = {
     "incumbent": ["PlanProgress"],
     "planner": ["ModelPlan", "plan"],
     "sensitivity": ["Best", "MemoryStep"],
-    "serving": ["ServingPlan", "ServingProgress", "most_throughput"],
+    "serving": ["ServingPlan", "ServingProgress", "ServingQuestion", "most_throughput"],
     "simple_rules": ["Baseline"],
 }
 __getattr__, __dir__ = attach(__name__, _HOMES)

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from hetsched.planning.explanation import MOST_WORK, solve_work
+from hetsched.planning.explanation import MOST_WORK
 from hetsched.planning.planner import ModelPlan, solved
 from hetsched.planning.question import Question
 
@@ -25,7 +25,7 @@ class Point(NamedTuple):
 
 def affordable(plan: ModelPlan) -> bool:
     """Return whether both curves together take at most `MOST_WORK` steps."""
-    return (DOUBLINGS + len(BITS) + 2) * solve_work(plan) <= MOST_WORK
+    return (DOUBLINGS + len(BITS) + 2) * plan.question.work_of(plan.problems) <= MOST_WORK
 
 
 def over_context(plan: ModelPlan) -> tuple[Point, ...]:

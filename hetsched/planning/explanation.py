@@ -4,29 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from hetsched.arguments import checked, number
-from hetsched.chain.problem import ChainProblem
 from hetsched.errors import OutOfTime
+from hetsched.planning.allowance import Allowance, OutOfWork
 from hetsched.planning.planner import ModelPlan
-from hetsched.planning.sensitivity import STEPS, Best
-from hetsched.planning.tables import Tables
+from hetsched.planning.sensitivity import STEPS, Best, MemoryStep
 from hetsched.stopping import NEVER, Deadline
 
 T = TypeVar("T")
 NOTHING = Best(math.inf, None)
-CAPS = 10
-"""About how many caps on overlapped times are tried."""
 MORE = 1e9
 """Bytes of memory that are added to a device."""
-SEARCH = 1e6
-"""Steps of the search for offloaded items that do not depend on their number."""
 MOST_WORK = 1e8
 """Steps of dynamic programs that an explanation may take, about a second: what takes more is left out unless it is asked for."""
-PROBLEM, LEVEL = 2e5, 1e4
-"""Steps that each problem takes beside those of the states, and each group on each level of them."""
+WITHOUT = 3
+"""About how many times as long a solve for the throughput takes without a good placement that is known."""
+MEMORY = 1.5
+"""What more memory gives may take as many times more."""
 
 
 @dataclass(frozen=True)
@@ -37,9 +34,9 @@ class DeviceLimit:
     ----------
     device : str
     with_more : Best
-        The best value and placement with a gigabyte more.
+        The best value and placement with a gigabyte more; inf and None if that is not known.
     step_bytes : float
-        The least bytes more with which the value falls; inf if none do.
+        The least bytes more with which the value falls; inf if none do, nan if that is not known.
     step : Best
         The best value and placement then.
     factors : (float, float)
@@ -48,8 +45,8 @@ class DeviceLimit:
     """
 
     device: str
-    with_more: Best
-    step_bytes: float = math.inf
+    with_more: Best = NOTHING
+    step_bytes: float = math.nan
     step: Best = NOTHING
     factors: tuple[float, float] = (math.nan, math.nan)
 
@@ -97,47 +94,35 @@ def explain(plan: ModelPlan, *, most_work: float = MOST_WORK, deadline: Deadline
     ----------
     plan : ModelPlan
     most_work : float
-        Steps of the dynamic programs that it may take, of about 10 ns; `left_out` names what would take more. math.inf: all.
+        Steps of the dynamic programs that it may take, of about 10 ns, and `MEMORY` times as many more for the memory of devices, which
+        comes first; `left_out` names what would take more. math.inf: all.
     deadline : Deadline, optional
         When it ends; `left_out` names what was not computed before.
     """
     plan = plan.within(deadline)
-    budget = _Budget(solve_work(plan), most_work)
+    allowance = plan.question.allowance
+    budget = _Budget(allowance, plan.question.work_of(plan.problems))
     context = budget.answer("the most context", 0, plan.most_context)
     sequences = budget.answer("the most sequences", 0, plan.most_sequences)
     bits = budget.answer("the most bits", 0, plan.most_bits)
     if plan.placement is None or plan.regime == "fit":
-        return Explanation(context, sequences, bits, left_out=tuple(budget.left_out), out_of_time=budget.left < 0)
+        return Explanation(context, sequences, bits, left_out=tuple(budget.left_out), out_of_time=budget.out_of_time)
     problem, groups = plan.problem, int(plan.problem.groups.max()) + 1
     own = [*(stage.device for stage in plan.placement.stages), *(holder for _, holder in plan.placement.offloaded)]
     of_group = {problem.groups[k]: problem.devices[k] for k in reversed(own)}
     used = sorted(of_group.values(), key=problem.devices.index)
-
-    def of_each(function: Callable[[str], T]) -> Callable[[], dict[str, T]]:
-        return lambda: {name: function(name) for name in used}
-
+    allowance.left = (1 + MEMORY) * most_work
+    limits = [_memory_limit(plan, name, budget) for name in used]
+    allowance.left = min(allowance.left, most_work)
     without_hops = budget.answer("faster links", 1, plan.without_hops)
-    second = budget.answer("the next best order of devices", len(plan.placement) + 1, plan.second_best)
+    bare = 1 if plan.regime == "latency" else WITHOUT  # the placement is none of the problems that are solved
+    second = budget.answer("the next best order of devices", bare * (len(plan.placement) + 1), plan.second_best)
     regret = budget.answer("wrong times", 2 * groups, plan.regret)
-    more = budget.answer("more memory", len(used), of_each(lambda name: plan.with_memory(name, MORE))) or {}
-    amounts = problem.n_items**2 if plan.question.offloads is None else plan.card.total_bytes
-    bisections = math.ceil(math.log2(amounts)) + 1
-    steps = budget.answer("the next step of memory", len(used) * bisections, of_each(plan.next_memory_step)) or {}
-    factors = None
     if plan.regime == "latency" and not any(one.overlapped_seconds.any() for one in plan.problems):
-        factors = budget.answer("the times of a device alone", len(used) * 2 * STEPS, of_each(plan.break_even))
-    limits = []
-    for name in used:
-        step, bare = steps.get(name), float(problem.memory_bytes[problem.devices.index(name)])
-        limits.append(
-            DeviceLimit(
-                name,
-                more.get(name, NOTHING),
-                math.inf if step is None else step.memory_bytes - bare,
-                NOTHING if step is None else step.best,
-                (factors or {}).get(name, (math.nan, math.nan)),
-            )
+        factors = budget.answer(
+            "the times of a device alone", len(used) * 2 * STEPS, lambda: {name: plan.break_even(name) for name in used}
         )
+        limits = [replace(limit, factors=(factors or {}).get(limit.device, limit.factors)) for limit in limits]
     return Explanation(
         context,
         sequences,
@@ -147,42 +132,43 @@ def explain(plan: ModelPlan, *, most_work: float = MOST_WORK, deadline: Deadline
         second or NOTHING,
         math.nan if regret is None else regret,
         tuple(budget.left_out),
-        budget.left < 0,
+        budget.out_of_time,
     )
 
 
-class _Budget:
-    """The work that is left, where each solve takes as much."""
+def _memory_limit(plan: ModelPlan, name: str, budget: _Budget) -> DeviceLimit:
+    """Return what more memory of a device gives."""
+    bare = float(plan.problem.memory_bytes[plan.problem.devices.index(name)])
+    more = budget.answer("more memory", 1, lambda: plan.with_memory(name, MORE))
+    if more is None:
+        budget.leave_out("the next step of memory")
+        return DeviceLimit(name)
+    nothing = MemoryStep(math.inf, NOTHING)
+    step = budget.answer("the next step of memory", 1, lambda: plan._next_memory_step(name, MemoryStep(bare + MORE, more)) or nothing)
+    return DeviceLimit(name, more) if step is None else DeviceLimit(name, more, step.memory_bytes - bare, step.best)
 
-    def __init__(self, each: float, left: float) -> None:
-        self.each, self.left = each, left
+
+class _Budget:
+    """Answers within an allowance, of which each solve takes about as much; those that it does not suffice for are noted."""
+
+    def __init__(self, allowance: Allowance, each: float) -> None:
+        self.allowance, self.each = allowance, each
         self.left_out: list[str] = []
+        self.out_of_time = False
 
     def answer(self, what: str, solves: int, function: Callable[[], T]) -> T | None:
-        """Return the result of a function that takes a number of solves; None, which is noted, if work or time do not suffice."""
-        if solves * self.each <= self.left:
+        """Return the result of a function that takes at least so many solves; None, which is noted, if work or time do not suffice."""
+        if solves * self.each <= self.allowance.left:
             try:
-                result = function()
+                return function()
+            except OutOfWork:
+                pass
             except OutOfTime:
-                self.left = -1.0
-            else:
-                self.left -= solves * self.each
-                return result
-        self.left_out.append(what)
+                self.out_of_time, self.allowance.left = True, -1.0
+        self.leave_out(what)
         return None
 
-
-def solve_work(plan: ModelPlan) -> float:
-    """Return about how many steps a solve takes: of the dynamic program, for several caps where times overlap, and of its problems."""
-    tables = Tables(plan.problems[0])
-    states = (0.6 * tables.n_states * plan.problem.n_items + LEVEL * (plan.problem.n_devices + 1)) * len(tables.size)
-    solves = CAPS if plan.problems[-1].overlapped_seconds.any() else 1 if plan.regime == "latency" else 2
-    return PROBLEM * len(plan.problems) + states * solves + sum(map(_search_work, plan.problems))
-
-
-def _search_work(problem: ChainProblem) -> float:
-    if problem.offloading is None:
-        return 0.0
-    from hetsched.planning.offloading import work  # with kernels
-
-    return SEARCH + work(problem)
+    def leave_out(self, what: str) -> None:
+        """Note that something is not answered."""
+        if what not in self.left_out:
+            self.left_out.append(what)

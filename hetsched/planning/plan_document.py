@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
 from typing import Annotated, Literal, Self
 
 import msgspec
@@ -13,17 +14,22 @@ from hetsched.chain.machine_document import MachineDocument
 from hetsched.chain.placement import Placement
 from hetsched.chain.workload import Workload
 from hetsched.costs.language import LanguageRoofline
-from hetsched.documents import VERSION, Document, Number, Row
+from hetsched.documents import VERSION, Document, Number, Real, Row, real
 from hetsched.errors import InvalidProblem
-from hetsched.planning.planner import ModelPlan, answered, stage_rows
+from hetsched.planning import words
+from hetsched.planning.explanation import MORE, NOTHING, DeviceLimit, Explanation
+from hetsched.planning.planner import ModelPlan, answered
 from hetsched.planning.question import Question
-from hetsched.planning.sensitivity import CLOSE, Best
-from hetsched.planning.tools import TOOLS
+from hetsched.planning.rows import device_rows, stage_rows, transfer_rows
+from hetsched.planning.sensitivity import CLOSE, Best, Problems, with_memory
+from hetsched.planning.tools import TOOLS, Command
 from hetsched.stopping import Stop
 from hetsched.verification.placement import verify_placement
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 Positive = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
+Run = tuple[str, Count, Count]
+"""Device, first and last item of a stage, or of items that a device holds for others."""
 
 
 class WorkloadPart(Row, kw_only=True):
@@ -37,6 +43,15 @@ class WorkloadPart(Row, kw_only=True):
     cache_bytes: float
     activation_bytes: float
 
+    @classmethod
+    def of(cls, work: Workload) -> Self:
+        """Return the part of a workload."""
+        return cls(**dataclasses.asdict(work))
+
+    def value(self) -> Workload:
+        """Return the workload."""
+        return Workload(**msgspec.structs.asdict(self))
+
 
 class CostsPart(Row, kw_only=True):
     """The roofline; `kind` says of how many devices the efficiency was measured."""
@@ -46,6 +61,15 @@ class CostsPart(Row, kw_only=True):
     compute: float
     memory: float
     item_seconds: float
+
+    @classmethod
+    def of(cls, basis: str, costs: LanguageRoofline) -> Self:
+        """Return the part of a cost model; the basis is its kind."""
+        return cls(kind=basis, **dataclasses.asdict(costs))  # type: ignore[arg-type]
+
+    def value(self) -> LanguageRoofline:
+        """Return the cost model."""
+        return LanguageRoofline(**{field.name: getattr(self, field.name) for field in dataclasses.fields(LanguageRoofline)})
 
 
 class PlanStageRow(Row, kw_only=True):
@@ -58,8 +82,31 @@ class PlanStageRow(Row, kw_only=True):
     first: Count
     last: Count
     seconds: float
+    prompt_seconds: Number = None
+    output_seconds: Number = None
     bytes: float
-    offloaded: list[tuple[str, Count, Count]] = []
+    offloaded: list[Run] = []
+
+
+class TransferRow(Row, kw_only=True):
+    """What goes from a stage to the next, behind the item with this number, or from the last one back to the first, without bytes."""
+
+    source: str
+    target: str
+    item: Count
+    seconds: float
+    bytes: Number = None
+
+
+class DeviceRow(Row, kw_only=True):
+    """The bytes of a device; those of weights include other stages', and `free_bytes` is null where the memory is unlimited."""
+
+    device: str
+    weight_bytes: float = 0.0
+    cache_bytes: float = 0.0
+    workspace_bytes: float = 0.0
+    reserved_bytes: float = 0.0
+    free_bytes: Number = None
 
 
 class BaselineRow(Row, kw_only=True):
@@ -69,11 +116,78 @@ class BaselineRow(Row, kw_only=True):
     """
 
     name: str
-    stages: list[tuple[str, Count, Count]]
-    offloaded: list[tuple[str, Count, Count]] = []
+    stages: list[Run]
+    offloaded: list[Run] = []
     tensor_parallel: Positive = 1
     missing_bytes: float
     seconds: Number
+
+
+class BestPart(Row, kw_only=True):
+    """The best value and placement of a changed problem."""
+
+    seconds: Number
+    stages: list[Run]
+    offloaded: list[Run] = []
+
+
+class LimitsPart(Row, kw_only=True):
+    """The most with which a placement fits, null where the time ended before; what is not computed, and whether for lack of time."""
+
+    most_context: Count | None = None
+    most_sequences: Count | None = None
+    most_bits: Number = None
+    left_out: list[str] = []
+    out_of_time: bool = False
+
+
+class DeviceChangeRow(Row, kw_only=True):
+    """What a device limits: the best with `more_bytes` more, the bytes more with which the value falls, inf for never, and the best then.
+
+    Null: unknown. Between the factors of its times the placement stays the best.
+    """
+
+    device: str
+    more_bytes: float
+    with_more: BestPart | None = None
+    step_bytes: Real = "nan"
+    step: BestPart | None = None
+    factors: tuple[Number, Number] = (None, None)
+
+
+class SensitivityPart(Row, kw_only=True):
+    """What other devices, links and times would change: seconds if links took none, the next best order, and the regret; null: unknown."""
+
+    devices: list[DeviceChangeRow] = []
+    without_hops: Number = None
+    second_best: BestPart | None = None
+    regret: Number = None
+
+
+class CommandPart(Row, kw_only=True):
+    """What states the placement to a tool, read back by its rule; `refusal` says why there is nothing."""
+
+    text: str = ""
+    arguments: list[str] = []
+    environment: dict[str, str] = {}
+    device_map: dict[str, str | int] = {}
+    cuts: list[tuple[Count, Count]] = []
+    split_spec: dict[str, str] = {}
+    refusal: str = ""
+
+    @classmethod
+    def of(cls, command: Command | None, refusal: str) -> CommandPart:
+        """Return the part of a command, or of the reason why there is none."""
+        if command is None:
+            return cls(refusal=refusal)
+        return cls(
+            text=command.text,
+            arguments=list(command.arguments),
+            environment=dict(command.environment),
+            device_map=dict(command.device_map),
+            cuts=list(command.cuts),
+            split_spec=dict(command.split_spec),
+        )
 
 
 class PlanDocument(Document[ModelPlan], kw_only=True, tag="hetsched-plan"):
@@ -85,8 +199,11 @@ class PlanDocument(Document[ModelPlan], kw_only=True, tag="hetsched-plan"):
     Each stage runs on as many alike devices of a node as `tensor_parallel` says, a set whose name has theirs with ``+``: ``gpu0+gpu1``;
     `degrees` are the numbers that were searched, by default that one.
 
-    Reading verifies the stages and their value, and that no baseline is better, but does not search again. The seconds and bytes of stages,
-    and the baselines, are for other readers: they are computed anew.
+    `limits` and `sensitivity` are null unless the plan was explained; `called` is what its tool calls the model.
+
+    Reading verifies the stages and their value, those of `sensitivity`, and that no baseline is better, but does not search again. For
+    other readers are the seconds and bytes of stages, transfers and devices, the baselines, the name of the bound and its evidence, the
+    commands by tool, and the sentences with their labels: they are computed anew.
     """
 
     model: ModelDocument
@@ -101,10 +218,19 @@ class PlanDocument(Document[ModelPlan], kw_only=True, tag="hetsched-plan"):
     status: Literal["optimal", "feasible", "infeasible", "unknown"]
     seconds: Number
     bound: Number = None
+    bound_name: str = ""
+    bound_evidence: str = ""
     stopped: Literal["finished", "time limit", "callback", "interrupted", "terminated"] = "finished"
     missing_bytes: Number = 0.0
     stages: list[PlanStageRow] = []
+    transfers: list[TransferRow] = []
+    devices: list[DeviceRow] = []
     baselines: list[BaselineRow] = []
+    limits: LimitsPart | None = None
+    sensitivity: SensitivityPart | None = None
+    called: str | None = None
+    commands: dict[str, CommandPart] = {}
+    sentences: list[tuple[str, str]] = []
 
     @classmethod
     def of(cls, value: ModelPlan) -> Self:
@@ -113,46 +239,61 @@ class PlanDocument(Document[ModelPlan], kw_only=True, tag="hetsched-plan"):
             version=VERSION,
             model=ModelDocument.of(value.card),
             machine=MachineDocument.of(value.machine),
-            workload=WorkloadPart(**dataclasses.asdict(value.work)),
+            workload=WorkloadPart.of(value.work),
             regime=value.regime,  # type: ignore[arg-type]
             tool=value.tool,
             order=None if value.question.order is None else list(value.question.order),
             tensor_parallel=value.tensor_parallel,
             degrees=list(value.degrees),
-            costs=CostsPart(kind=value.cost_basis, **dataclasses.asdict(value.costs)),  # type: ignore[arg-type]
+            costs=CostsPart.of(value.cost_basis, value.costs),
             status=str(value.status),  # type: ignore[arg-type]
-            seconds=_finite(value.value),
-            bound=_finite(value.bound),
+            seconds=finite(value.value),
+            bound=finite(value.bound),
             stopped=str(value.stopped),  # type: ignore[arg-type]
-            missing_bytes=_finite(value.missing_bytes),
+            missing_bytes=finite(value.missing_bytes),
+            bound_name=words.bound_name(value),
+            bound_evidence=words.proof(value),
             stages=[PlanStageRow(**row) for row in stage_rows(value)],
+            transfers=[TransferRow(**row) for row in transfer_rows(value)],
+            devices=[
+                DeviceRow(
+                    device=row.device,
+                    weight_bytes=row.weights,
+                    cache_bytes=row.cache,
+                    workspace_bytes=row.workspace,
+                    reserved_bytes=row.reserved,
+                    free_bytes=finite(row.free),
+                )
+                for row in device_rows(value, value.placement)
+            ],
             baselines=[
                 BaselineRow(
                     name=row.name,
-                    stages=[
-                        (value.question.devices(row.tensor_parallel)[stage.device], stage.first, stage.end - 1)
-                        for stage in row.placement.stages
-                    ],
-                    offloaded=[(value.problem.devices[k], first, end - 1) for k, first, end in row.placement.offloaded_runs()],
+                    stages=_stages(value.question.devices(row.tensor_parallel), row.placement),
+                    offloaded=_offloaded(value.problem.devices, row.placement),
                     tensor_parallel=row.tensor_parallel,
                     missing_bytes=row.missing_bytes,
-                    seconds=_finite(row.value),
+                    seconds=finite(row.value),
                 )
                 for row in value.baselines
             ],
+            limits=None if value.explanation is None else _limits(value.explanation),
+            sensitivity=None if value.explanation is None else _sensitivity(value, value.explanation),
+            called=value.called,
+            commands={name: CommandPart.of(*words.command(value, tool=name)) for name in ([value.tool] if value.tool else TOOLS)},
+            sentences=words.plan_rows(value, labelled=True),
         )
 
     def value(self) -> ModelPlan:
         """Return the plan, verified."""
         if self.tool is not None and self.tool not in TOOLS:
             raise InvalidProblem(f"tool is {self.tool!r}; choose from {', '.join(TOOLS)}")
-        costs = LanguageRoofline(**{field.name: getattr(self.costs, field.name) for field in dataclasses.fields(LanguageRoofline)})
         question = Question(
             self.model.value(),
             self.machine.value(),
-            Workload(**msgspec.structs.asdict(self.workload)),
+            self.workload.value(),
             self.regime,
-            costs,
+            self.costs.value(),
             None if self.tool is None else TOOLS[self.tool],
             None if self.order is None else tuple(self.order),
             self.tensor_parallel,
@@ -174,31 +315,103 @@ class PlanDocument(Document[ModelPlan], kw_only=True, tag="hetsched-plan"):
                 f"the status is {self.status!r} with {self.seconds} seconds and a bound of {self.bound}, so that it is {plan.status!r}; "
                 "solve again"
             )
-        return plan
+        return plan.with_explanation(self._explanation(question), model=self.called)
 
     def _best(self, question: Question) -> Best:
         """Return the stated placement and value, which are those of the question."""
         placed = self.status in ("optimal", "feasible")
         if placed != bool(self.stages) or placed != (self.seconds is not None):
             raise InvalidProblem(f"the status is {self.status!r} with {len(self.stages)} stages and {self.seconds} seconds; solve again")
-        if not self.stages:
-            return Best(math.inf, None)
-        names = question.problems[0].devices
-        moved = [run for row in self.stages for run in row.offloaded]
-        strange = [name for name in [*(row.device for row in self.stages), *(name for name, _, _ in moved)] if name not in names]
-        if strange:
-            raise InvalidProblem(
-                f"a stage is on {strange[0]!r}, which is none of the devices {', '.join(names)}; correct it, or solve again"
+        stages = [(row.device, row.first, row.last) for row in self.stages]
+        part = BestPart(seconds=self.seconds, stages=stages, offloaded=[run for row in self.stages for run in row.offloaded])
+        return _stated(question, question.problems, part)
+
+    def _explanation(self, question: Question) -> Explanation | None:
+        """Return what the plan is stated to depend on; its placements are valid in the changed problems."""
+        if self.limits is None or self.sensitivity is None:
+            return None
+        problems, limits, found = question.problems, self.limits, self.sensitivity
+        devices = []
+        for row in found.devices:
+            k = _index(problems[0].devices, row.device)
+            memory = float(problems[0].memory_bytes[k])
+            more = _stated(question, with_memory(problems, k, memory + MORE), row.with_more)
+            extra = float(row.step_bytes)
+            step = _stated(question, with_memory(problems, k, memory + extra) if math.isfinite(extra) else problems, row.step)
+            least, most = (math.nan if factor is None else factor for factor in row.factors)
+            devices.append(DeviceLimit(row.device, more, extra, step, (least, most)))
+        return Explanation(
+            limits.most_context,
+            limits.most_sequences,
+            limits.most_bits,
+            tuple(devices),
+            math.nan if found.without_hops is None else found.without_hops,
+            _stated(question, problems, found.second_best),
+            math.nan if found.regret is None else found.regret,
+            tuple(limits.left_out),
+            limits.out_of_time,
+        )
+
+
+def _index(names: Sequence[str], name: str) -> int:
+    """Return the number of a device of a stage."""
+    if name not in names:
+        raise InvalidProblem(f"a stage is on {name!r}, which is none of the devices {', '.join(names)}; correct it, or solve again")
+    return names.index(name)
+
+
+def _stated(question: Question, problems: Problems, part: BestPart | None) -> Best:
+    """Return a stated placement and value, which are valid in some problems of the question."""
+    if part is None or not part.stages:
+        return NOTHING
+    names, last = problems[0].devices, len(problems[0].items) - 1
+    stages = [(_index(names, name), first, end + 1) for name, first, end in part.stages]
+    moved = [(i, _index(names, name)) for name, first, end in part.offloaded for i in range(first, min(end, last) + 1)]
+    placement, stated = Placement(stages, moved), float(part.seconds or 0.0)
+    violations = verify_placement(question.of(placement, problems), placement, **question.stated(stated))
+    if violations:
+        raise InvalidProblem(f"the stages are not valid: {violations[0].message}; correct them, or solve again")
+    return Best(stated, placement)
+
+
+def _stages(names: Sequence[str], placement: Placement) -> list[Run]:
+    return [(names[stage.device], stage.first, stage.end - 1) for stage in placement.stages]
+
+
+def _offloaded(names: Sequence[str], placement: Placement) -> list[Run]:
+    return [(names[k], first, end - 1) for k, first, end in placement.offloaded_runs()]
+
+
+def _limits(found: Explanation) -> LimitsPart:
+    return LimitsPart(**{name: getattr(found, name) for name in LimitsPart.__struct_fields__} | {"left_out": list(found.left_out)})
+
+
+def _sensitivity(plan: ModelPlan, found: Explanation) -> SensitivityPart:
+    names = plan.problem.devices
+
+    def part(best: Best) -> BestPart | None:
+        if best.placement is None:
+            return None
+        return BestPart(seconds=best.value, stages=_stages(names, best.placement), offloaded=_offloaded(names, best.placement))
+
+    return SensitivityPart(
+        devices=[
+            DeviceChangeRow(
+                device=limit.device,
+                more_bytes=MORE,
+                with_more=part(limit.with_more),
+                step_bytes=real(limit.step_bytes),
+                step=part(limit.step),
+                factors=(finite(limit.factors[0]), finite(limit.factors[1])),
             )
-        stages = [(names.index(row.device), row.first, row.last + 1) for row in self.stages]
-        last = len(question.problems[0].items) - 1
-        placement = Placement(stages, ((i, names.index(name)) for name, first, end in moved for i in range(first, min(end, last) + 1)))
-        stated = float(self.seconds or 0.0)
-        violations = verify_placement(question.of(placement), placement, **question.stated(stated))
-        if violations:
-            raise InvalidProblem(f"the stages are not valid: {violations[0].message}; correct them, or solve again")
-        return Best(stated, placement)
+            for limit in found.devices
+        ],
+        without_hops=finite(found.without_hops),
+        second_best=part(found.second_best),
+        regret=finite(found.regret),
+    )
 
 
-def _finite(value: float) -> float | None:
+def finite(value: float) -> float | None:
+    """Return a number, or None if it is infinite or nan."""
     return value if math.isfinite(value) else None

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from os import PathLike
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from hetsched import documents
 from hetsched.arguments import checked, number, shown
@@ -20,6 +20,7 @@ from hetsched.chain.workload import Workload
 from hetsched.costs.language import LanguageRoofline
 from hetsched.errors import InvalidArgument, OutOfTime, UnsupportedFeature
 from hetsched.planning import sensitivity, tools
+from hetsched.planning.allowance import Allowance
 from hetsched.planning.incumbent import Incumbent, PlanProgress
 from hetsched.planning.question import Question
 from hetsched.planning.sensitivity import CLOSE, Best, MemoryStep, Problems
@@ -28,6 +29,9 @@ from hetsched.planning.tools import Command
 from hetsched.search.solution import OPTIMALITY_GAP, Status, relative_gap
 from hetsched.stopping import NEVER, Deadline, Stop, reason
 from hetsched.verification.placement import verify_placement
+
+if TYPE_CHECKING:
+    from hetsched.planning.explanation import Explanation
 
 Regime = Literal["fit", "latency", "throughput"]
 MOST_TOKENS = 2**24
@@ -67,6 +71,10 @@ class ModelPlan(Frozen):
         and the default of the tool with each other degree of tensor parallelism. No value is less than that of the plan.
     degrees : tuple of int
         The degrees of tensor parallelism that were searched: numbers of devices that run each stage together.
+    explanation : Explanation or None
+        What the plan depends on, if `with_explanation` was told; its document and its page have it.
+    called : str or None
+        What the tool calls the model, or the path of its file; None for the name of the card.
     """
 
     _format = "hetsched-plan"
@@ -85,6 +93,8 @@ class ModelPlan(Frozen):
     missing_bytes: float
     baselines: tuple[Baseline, ...]
     degrees: tuple[int, ...]
+    explanation: Explanation | None
+    called: str | None
 
     def __init__(self) -> None:
         raise TypeError("plans are made by hetsched.plan(card, machine, work)")
@@ -151,13 +161,24 @@ class ModelPlan(Frozen):
     @checked
     def next_memory_step(self, device: str) -> MemoryStep | None:
         """Return the least memory of a device with which the value falls, solved again; None if none does."""
-        return sensitivity.next_memory_step(self.problems, self._device(device), self._solve)
+        return self._next_memory_step(device)
+
+    def _next_memory_step(self, device: str, tried: MemoryStep | None = None) -> MemoryStep | None:
+        """Return the next step of memory; `tried` is a memory and the best with it, if they are known."""
+        now = self.value if self.status is Status.OPTIMAL else self._solve(self.problems).value
+
+        def solve(problems: Problems) -> Best:
+            return self.question.solve(problems, below=now * (1 - CLOSE))
+
+        return sensitivity.next_memory_step(self.problems, self._device(device), solve, now=now, tried=tried)
 
     @checked(more_bytes=number(0))
     def with_memory(self, device: str, more_bytes: float) -> Best:
         """Return the best value and placement with more memory on a device, solved again."""
         k = self._device(device)
-        return self._solve(sensitivity.with_memory(self.problems, k, self.problems[0].memory_bytes[k] + more_bytes))
+        changed = sensitivity.with_memory(self.problems, k, self.problems[0].memory_bytes[k] + more_bytes)
+        best = self.question.solve(changed, below=self.value * (1 - CLOSE))
+        return Best(self.value, self.placement) if best.placement is None else best
 
     def without_hops(self) -> Best:
         """Return the best value and placement if links took no time, solved again."""
@@ -190,31 +211,42 @@ class ModelPlan(Frozen):
 
     @checked
     def within(self, deadline: Deadline) -> ModelPlan:
-        """Return the plan whose further solves end at a deadline, with `OutOfTime`."""
+        """Return the plan whose further solves end at a deadline, or with an allowance of work of its own, with `OutOfTime`."""
+        return self._with(question=self.question.replace(deadline=deadline, allowance=Allowance()))
+
+    @checked
+    def with_explanation(self, explanation: Explanation | None, *, model: str | None = None) -> ModelPlan:
+        """Return the plan with what it depends on, as `hetsched.planning.explain` says, and with the tool's name of the model.
+
+        Its document and its page then have both.
+        """
+        return self._with(explanation=explanation, called=model)
+
+    def _with(self, **changes: object) -> ModelPlan:
         made = ModelPlan.__new__(ModelPlan)
-        made._set(**{name: getattr(self, name) for name in self._fields} | {"question": self.question.replace(deadline=deadline)})
+        made._set(**{name: getattr(self, name) for name in self._fields} | changes)
         return made
 
     def most_context(self) -> int:
         """Return the most tokens of a sequence, from prompt and output, with which any placement fits; 0 if none does."""
         least = self.work.prompt + self.work.output
-
-        def fits(more: int) -> bool:
-            return self._fits(work=replace(self.work, context=least + more))
-
-        return least + _most(fits, MOST_TOKENS) if fits(0) else 0
+        found = self._most(lambda more: {"work": replace(self.work, context=least + more - 1)}, MOST_TOKENS + 1)
+        return least + found - 1 if found else 0
 
     def most_sequences(self) -> int:
         """Return the most sequences at a time with which any placement fits; 0 if none does."""
-        return _most(lambda count: self._fits(work=replace(self.work, sequences=count)), MOST_TOKENS)
+        return self._most(lambda count: {"work": replace(self.work, sequences=count)}, MOST_TOKENS)
 
     def most_bits(self) -> float:
         """Return the most bits per parameter, all weights scaled alike, with which any placement fits, in steps of 1/16; 0 if none does."""
-        steps = _most(lambda count: self._fits(card=self.card.scaled(count / 16 / self.card.bits)), 64 * 16)
-        return steps / 16
+        return self._most(lambda count: {"card": self.card.scaled(count / 16 / self.card.bits)}, 64 * 16) / 16
 
-    def _fits(self, **changes: object) -> bool:
-        return any(self.question.replace(tensor_parallel=size, **changes).fits() for size in self.degrees)
+    def _most(self, changes: Callable[[int], dict[str, object]], limit: int) -> int:
+        def fits(question: Question) -> Callable[[int], bool]:
+            return lambda number: question.replace(**changes(number)).fits()
+
+        questions = self.question.with_degrees(sorted(self.degrees, reverse=True))  # more devices together tend to hold more
+        return sensitivity.most_that_fits(list(map(fits, questions)), limit)
 
     @checked
     def command(self, tool: str | None = None, *, model: str | None = None) -> Command:
@@ -226,7 +258,7 @@ class ModelPlan(Frozen):
             A name of `hetsched.planning.tools.TOOLS`. Default: the tool of the plan. What it calls a device is in ``tool_names`` of the
             machine, or as `hetsched.Machine.names_in` says.
         model : str, optional
-            What the tool calls the model, or the path of its file. Default: the name of the card.
+            What the tool calls the model, or the path of its file. Default: `called`, or the name of the card.
 
         Raises
         ------
@@ -240,7 +272,7 @@ class ModelPlan(Frozen):
         chosen = tools.tool(tool or self.tool or "")
         devices, work = self.question.names(chosen.name), self.work
         asked = {"context": work.tokens, "sequences": work.sequences, "chunk": work.chunk}
-        share = self._memory_share()
+        share, model = self._memory_share(), self.called if model is None and chosen.name == self.tool else model
         made = chosen.emit(self.card, self._placed(), devices, model=model, cache_bytes=work.cache_bytes, memory_share=share, **asked)
         understood = chosen.execution.as_run(chosen.read(self.card, made, devices), devices)
         assert understood == self.placement, f"{chosen.name} reads {made.text!r} as {understood!r}, not as {self.placement!r}"
@@ -281,24 +313,6 @@ class ModelPlan(Frozen):
                 f"no placement fits, {self.missing_bytes:g} bytes are missing; give devices more memory, or ask for less"
             )
         return self.placement
-
-
-def stage_rows(plan: ModelPlan) -> list[dict[str, Any]]:
-    """Return device, items, seconds, bytes and offloaded items of each stage, these with their device; none without a placement."""
-    if plan.placement is None:
-        return []
-    names, found = plan.problem.devices, plan.values
-    return [
-        {
-            "device": names[stage.device],
-            "first": stage.first,
-            "last": stage.end - 1,
-            "seconds": taken,
-            "bytes": held,
-            "offloaded": [(names[k], first, end - 1) for k, first, end in plan.placement.offloaded_runs(stage)],
-        }
-        for stage, taken, held in zip(plan.placement.stages, found.stage_seconds.tolist(), found.stage_bytes.tolist(), strict=True)
-    ]
 
 
 @checked
@@ -479,17 +493,7 @@ def answered(
         missing_bytes=0.0 if best.placement is not None else missing_bytes,
         baselines=rows,
         degrees=tuple(degrees) or (question.tensor_parallel,),
+        explanation=None,
+        called=None,
     )
     return made
-
-
-def _most(fits: Callable[[int], bool], limit: int) -> int:
-    """Return the greatest number from 1 to a limit that fits, 0 if none does; less always fits too."""
-    low, high = 0, 1
-    while high <= limit and fits(high):
-        low, high = high, 2 * high
-    high = min(high, limit + 1)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low

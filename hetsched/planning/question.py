@@ -24,6 +24,7 @@ from hetsched.costs.language import LanguageRoofline, held
 from hetsched.costs.offloading import experts_held, weights_copied
 from hetsched.costs.tensor_parallel import card_of_rank, device_sets, indivisible, messages_within, on_sets, set_name
 from hetsched.errors import InvalidArgument, UnsupportedFeature
+from hetsched.planning.allowance import Allowance, solve_work
 from hetsched.planning.dynamic_program import fewest_stages, find_latency, find_period, least_latency, least_missing
 from hetsched.planning.incumbent import Incumbent
 from hetsched.planning.sensitivity import CLOSE, Best, Problems
@@ -60,6 +61,8 @@ class Question:
         Alike devices of a node that run each stage together.
     deadline : Deadline
         When the search for an answer ends, with `OutOfTime`; not a part of the question.
+    allowance : Allowance
+        The work that solving changed problems may take, else it ends with `OutOfWork`; not a part of the question either.
     """
 
     card: ModelCard
@@ -71,6 +74,8 @@ class Question:
     order: tuple[str, ...] | None = None
     tensor_parallel: int = 1
     deadline: Deadline = dataclasses.field(default=NEVER, compare=False)
+    allowance: Allowance = dataclasses.field(default_factory=Allowance, compare=False)
+    _known_sets: dict[int, tuple[tuple[str, ...], ...]] = dataclasses.field(default_factory=dict, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.tool is not None and self.regime == "throughput" and not self.tool.execution.pipelines:
@@ -126,7 +131,9 @@ class Question:
         """Return the devices that run a stage together, for each set of them."""
         if size == 1:
             return tuple((name,) for name in self.used)
-        return device_sets(self.machine, self.used, size, in_order=self.order is not None)
+        if size not in self._known_sets:
+            self._known_sets[size] = device_sets(self.machine, self.used, size, in_order=self.order is not None)
+        return self._known_sets[size]
 
     def devices(self, size: int) -> tuple[str, ...]:
         """Return the names of the devices, or of the sets of so many, that run stages."""
@@ -164,6 +171,8 @@ class Question:
 
     def replace(self, **changes: object) -> Question:
         """Return the question with other attributes."""
+        if not changes.keys().isdisjoint(("machine", "tool", "order")):
+            changes["_known_sets"] = {}
         return dataclasses.replace(self, **changes)  # type: ignore[arg-type]
 
     @cached_property
@@ -315,11 +324,12 @@ class Question:
             return range(n_items)
         return [start for start in self.execution.begins(self.card, self.names(self.tool.name)) if start < n_items]
 
-    def of(self, placement: Placement | None) -> ChainProblem:
-        """Return the problem of a placement: for as many requests in progress as it has stages, or with chunks that overlap if they do."""
-        return self._one(self.problems, placement)
+    def of(self, placement: Placement | None, problems: Problems | None = None) -> ChainProblem:
+        """Return the problem of a placement: for as many requests in progress as it has stages, or with chunks that overlap if they do.
 
-    def _one(self, problems: Problems, placement: Placement | None) -> ChainProblem:
+        It is one of the question's problems, or of some that are like them.
+        """
+        problems = self.problems if problems is None else problems
         if placement is None:
             return problems[0]
         if self.regime == "throughput":
@@ -327,12 +337,20 @@ class Question:
         on_host = any(stage.device == self.host and stage.end > 1 for stage in placement.stages)
         return problems[0 if on_host or placement.offloaded else -1]
 
-    def solve(self, problems: Problems, *, known: Placement | None = None) -> Best:
-        """Return the best placement of problems as those of the question; it is found faster with a good one that is known."""
+    def solve(self, problems: Problems, *, known: Placement | None = None, below: float = math.inf) -> Best:
+        """Return the best placement of problems as those of the question; it is found faster with a good one that is known.
+
+        Only one whose value is at most `below` is sought.
+        """
+        self.allowance.take(self.work_of(problems))
         missing, value = (0.0, math.inf) if known is None else self._judged(problems, known)
-        incumbent = Incumbent(math.inf if missing else value * (1 + CLOSE), deadline=self.deadline)
+        incumbent = Incumbent(min(below, math.inf if missing else value * (1 + CLOSE)), deadline=self.deadline)
         self.find(problems, incumbent)
         return self.best(incumbent)
+
+    def work_of(self, problems: Problems) -> float:
+        """Return about how many steps a solve of problems as those of the question takes."""
+        return solve_work(problems, latency=self.regime == "latency")
 
     def find(self, problems: Problems, incumbent: Incumbent) -> None:
         """Find the best placement of problems as those of the question, and prove it."""
@@ -388,13 +406,13 @@ class Question:
         return self._judged(self.problems, placement)
 
     def _judged(self, problems: Problems, placement: Placement) -> tuple[float, float]:
-        missing = evaluate(self._one(problems, placement), placement).all_missing_bytes
+        missing = evaluate(self.of(placement, problems), placement).all_missing_bytes
         valid = not missing and keeps_to_nodes(problems[0], placement)
         return missing, self.value(problems, placement) if valid else math.inf
 
     def value(self, problems: Problems, placement: Placement) -> float:
         """Return the value of a placement that fits, in problems as those of the question."""
-        found = evaluate(self._one(problems, placement), placement)
+        found = evaluate(self.of(placement, problems), placement)
         return found.period if self.regime == "throughput" else found.latency
 
 

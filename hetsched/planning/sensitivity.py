@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import math
 from collections.abc import Callable, Sequence
@@ -52,13 +53,24 @@ def with_memory(problems: Problems, device: int, memory_bytes: float) -> Problem
     return tuple(problem.replace(memory_bytes=memory) for problem in problems)
 
 
-def next_memory_step(problems: Problems, device: int, solve: Solve) -> MemoryStep | None:
+def next_memory_step(
+    problems: Problems, device: int, solve: Solve, *, now: float | None = None, tried: MemoryStep | None = None
+) -> MemoryStep | None:
     """Return the least memory of a device with which the value falls; None if none does.
 
     The value can fall only at a memory that is exactly what some stage needs, and never rises with memory. Where items may be offloaded
-    it can fall at any whole number of bytes.
+    it can fall at any whole number of bytes. A placement that is better is so with the memory that it needs, so that the search goes on
+    below that; above a memory that is too little it goes on in steps that double, as the next stage that is longer is often enough.
+
+    Parameters
+    ----------
+    problems, device, solve
+    now : float, optional
+        The least value of the problems. Default: it is solved. A solve may leave out placements that are not better.
+    tried : MemoryStep, optional
+        A memory, and the best with it.
     """
-    now, memory = solve(problems).value, float(problems[0].memory_bytes[device])
+    now, memory = solve(problems).value if now is None else now, float(problems[0].memory_bytes[device])
     if any(problem.offloading is not None for problem in problems) and math.isfinite(memory):
         amounts: Sequence[float] = range(int(memory) + 1, int(max(map(_most_bytes, problems))) + 1)
     else:
@@ -66,20 +78,53 @@ def next_memory_step(problems: Problems, device: int, solve: Solve) -> MemorySte
         amounts = needs[np.isfinite(needs) & (needs > memory)].tolist()
     low, high = -1, len(amounts)
     found: Best | None = None
-    while high - low > 1:
-        middle = (low + high) // 2
-        best = solve(with_memory(problems, device, amounts[middle]))
-        if best.value < now * (1 - CLOSE):
-            high, found = middle, best
-        else:
-            low = middle
+
+    def learn(at: int, best: Best) -> bool:
+        """Return whether the value falls with the amount at a place, or one between it and the next, and where to go on."""
+        nonlocal low, high, found
+        if best.placement is None or best.value >= now * (1 - CLOSE):
+            low = max(low, at)
+            return False
+        high, found = min(at, bisect.bisect_left(amounts, _held(problems, best.placement, device))), best
+        return True
+
+    if tried is not None and high:
+        learn(bisect.bisect_right(amounts, tried.memory_bytes) - 1, tried.best)
+    if found is None and low < high - 1:
+        learn(high - 1, solve(with_memory(problems, device, amounts[-1])))
+    fell, step = False, 1
+    while high - low > 1 and found is not None:
+        at = high - 1 if fell else low + min(step, (high - low) // 2)
+        fell = learn(at, solve(with_memory(problems, device, amounts[at]))) and not fell
+        step *= 2
     return None if found is None else MemoryStep(amounts[high], found)
+
+
+def _held(problems: Problems, placement: Placement, device: int) -> float:
+    """Return the bytes of a placement on a device; the first problem is the one in which items may be offloaded."""
+    found = evaluate(problems[0 if placement.offloaded else min(len(placement), len(problems)) - 1], placement)
+    own = [held for stage, held in zip(placement.stages, found.stage_bytes.tolist(), strict=True) if stage.device == device]
+    return own[0] if own else float(found.held_bytes[device])
 
 
 def _most_bytes(problem: ChainProblem) -> float:
     """Return what a device needs at most."""
     moved = 0.0 if problem.offloading is None else problem.offloading.weight_bytes
     return float(problem.weight_bytes.sum() + problem.cache_bytes.sum() + (problem.workspace_bytes + moved).max())
+
+
+def most_that_fits(fits: Sequence[Callable[[int], bool]], limit: int) -> int:
+    """Return the greatest number from 1 to a limit that fits in some way, 0 if none does; in each way less always fits too."""
+    low = 0
+    for fits_so in fits:
+        step = 1
+        while low + step <= limit and fits_so(low + step):
+            low, step = low + step, 2 * step
+        high = min(low + step, limit + 1)
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if fits_so(middle) else (low, middle)
+    return low
 
 
 def with_factor(problem: ChainProblem, device: int, factor: float) -> ChainProblem:

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from os import PathLike
 from typing import Literal, NamedTuple
 
 import numpy as np
 
+from hetsched import documents
 from hetsched.arguments import checked
 from hetsched.arrays import Columns, Frozen
 from hetsched.bounds.serving import ThroughputBound, tightest
+from hetsched.chain.card import ModelCard
 from hetsched.chain.flow import ServingFlow, max_flow
 from hetsched.chain.flow_kernels import network
+from hetsched.chain.machine import Machine
 from hetsched.chain.serving import ServingPlacement, ServingProblem
+from hetsched.chain.workload import Workload
+from hetsched.costs.language import LanguageRoofline, types_of
 from hetsched.errors import InconsistentBound, OutOfTime
 from hetsched.modeling.backends import info
 from hetsched.modeling.outcome import Incumbent, NewBound
@@ -48,12 +56,44 @@ class ServingProgress(NamedTuple):
     """What it comes from."""
 
 
+@checked
+@dataclass(frozen=True)
+class ServingQuestion:
+    """A model that all devices of a machine serve.
+
+    Parameters
+    ----------
+    card : ModelCard
+    machine : hetsched.Machine
+    work : Workload
+        Its sequences are the most that a device has at a time.
+    costs : LanguageRoofline, optional
+    """
+
+    card: ModelCard
+    machine: Machine
+    work: Workload
+    costs: LanguageRoofline = field(default_factory=LanguageRoofline)
+
+    @cached_property
+    def problem(self) -> ServingProblem:
+        """The problem of serving its blocks, see `hetsched.costs.LanguageRoofline.serving`."""
+        return self.costs.serving(self.card, self.machine, self.work)
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """Names of the devices in the order of the problem."""
+        return tuple(self.machine.cluster.names[k] for _, own in types_of(self.machine) for k in own)
+
+
 class ServingPlan(Frozen):
     """The best placement found for serving, with a bound.
 
     Attributes
     ----------
     problem : ServingProblem
+    question : ServingQuestion or None
+        The model whose problem it is, if one was given.
     placement : ServingPlacement or None
         None if none passes anything on.
     flow : ServingFlow or None
@@ -69,7 +109,9 @@ class ServingPlan(Frozen):
         The reason of the end.
     """
 
+    _format = "hetsched-serving"
     problem: ServingProblem
+    question: ServingQuestion | None
     placement: ServingPlacement | None
     flow: ServingFlow | None
     value: float
@@ -83,6 +125,20 @@ class ServingPlan(Frozen):
 
     def __repr__(self) -> str:
         return f"<ServingPlan of {self.value:.6g} tokens/s, at most {self.bound:.6g}: {self.status}>"
+
+    @checked
+    def write(self, path: str | PathLike[str]) -> None:
+        """Write the plan as a JSON document; ``hetsched.read`` reads it back, and verifies it."""
+        documents.write(self, path)
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """Names of the devices: those of the machine, or of their types, numbered."""
+        if self.question is not None:
+            return self.question.devices
+        return tuple(
+            f"{name} {k}" for name, count in zip(self.problem.types, self.problem.counts.tolist(), strict=True) for k in range(count)
+        )
 
     @property
     def bound(self) -> float:
@@ -243,7 +299,7 @@ class _Search:
 
 @checked
 def most_throughput(
-    problem: ServingProblem,
+    problem: ServingProblem | ServingQuestion,
     *,
     time_limit: float | None = None,
     solver: Literal["scip", "highs"] = "scip",
@@ -258,7 +314,8 @@ def most_throughput(
 
     Parameters
     ----------
-    problem : ServingProblem
+    problem : ServingProblem or ServingQuestion
+        A question of a model is a part of the plan, of its document and its page.
     time_limit : float, optional
         Seconds. Default: until the optimum is proven.
     solver : "scip" or "highs"
@@ -272,9 +329,10 @@ def most_throughput(
     ServingPlan
         After Ctrl-C the best so far.
     """
+    question = problem if isinstance(problem, ServingQuestion) else None
+    problem = problem.problem if isinstance(problem, ServingQuestion) else problem
     search = _Search(problem, Deadline.after(time_limit), on_progress)
-    rules = {"even": starts.even(problem), "replicas": starts.replicas(problem)}
-    baselines = {name: search.offer(placement, name) for name, placement in rules.items()}
+    baselines = {name: search.offer(placement, name) for name, placement in simple_rules(problem).items()}
     try:
         if not search.over:
             part = search.deadline.part(GROUPS)
@@ -286,19 +344,50 @@ def most_throughput(
         search.stop = search.stop or Stop.TIME_LIMIT
     except KeyboardInterrupt as interruption:
         search.stop = reason(interruption)
-    if search.placement is not None and search.flow is not None:
-        violations = verify_serving(problem, search.placement, search.flow.transfers, throughput=search.value)
+    return served(
+        problem,
+        search.proof,
+        search.placement,
+        search.flow,
+        baselines,
+        question=question,
+        history=search.history,
+        stopped=search.stop or Stop.FINISHED,
+    )
+
+
+def simple_rules(problem: ServingProblem) -> dict[str, ServingPlacement | None]:
+    """Return the placements of simple rules by name; None where a rule has none."""
+    return {"even": starts.even(problem), "replicas": starts.replicas(problem)}
+
+
+def served(
+    problem: ServingProblem,
+    proof: ThroughputBound,
+    placement: ServingPlacement | None,
+    flow: ServingFlow | None,
+    baselines: dict[str, float],
+    *,
+    question: ServingQuestion | None,
+    history: Sequence[ServingProgress] = (),
+    stopped: Stop,
+) -> ServingPlan:
+    """Return the plan of a placement and a flow through it, which are verified."""
+    value = 0.0 if flow is None else flow.throughput
+    if placement is not None and flow is not None:
+        violations = verify_serving(problem, placement, flow.transfers, throughput=value)
         assert not violations, violations
     made = ServingPlan.__new__(ServingPlan)
     made._set(
         problem=problem,
-        placement=search.placement,
-        flow=search.flow,
-        value=search.value,
-        proof=search.proof,
+        question=question,
+        placement=placement,
+        flow=flow,
+        value=value,
+        proof=proof,
         baselines=baselines,
-        history=tuple(search.history),
-        stopped=search.stop or Stop.FINISHED,
+        history=tuple(history),
+        stopped=stopped,
     )
     return made
 

@@ -8,11 +8,11 @@ import numpy as np
 
 from hetsched.arrays import Columns, FloatArray, IntArray
 from hetsched.problem.problem import Problem
+from hetsched.problem.units import byte_unit, percent, seconds, size, time_unit
 from hetsched.report.groups import COLOURS, Groups, labels
 from hetsched.report.offline import LINE, escape, look
 from hetsched.report.pairs import paler
 from hetsched.report.tables import batch_table
-from hetsched.report.units import byte_unit, percent, seconds, size, time_unit
 from hetsched.schedule.schedule import Schedule
 
 if TYPE_CHECKING:

@@ -15,11 +15,11 @@ from hetsched.arrays import FloatArray, IntArray
 from hetsched.documents import write_bytes
 from hetsched.errors import UnsupportedFeature
 from hetsched.problem.problem import Problem
+from hetsched.problem.units import seconds, time_unit
 from hetsched.report import GANTT_FORMATS, require
 from hetsched.report.groups import Groups, fitted, groups, ink, labels
 from hetsched.report.pairs import Against, paired, paler
 from hetsched.report.tables import schedule_of
-from hetsched.report.units import seconds, time_unit
 from hetsched.schedule.schedule import Schedule
 from hetsched.search.solution import Solution
 

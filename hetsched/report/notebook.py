@@ -17,9 +17,9 @@ from hetsched.arrays import FloatArray
 from hetsched.problem.cluster import Cluster
 from hetsched.problem.graph import TaskGraph, plural
 from hetsched.problem.problem import Problem
+from hetsched.problem.units import percent, seconds, size, time_unit
 from hetsched.report.groups import COLOURS, by_module, fitted, ink, labels
 from hetsched.report.tables import method_table
-from hetsched.report.units import percent, seconds, size, time_unit
 from hetsched.schedule.schedule import Schedule
 from hetsched.search.solution import Solution
 

@@ -9,7 +9,7 @@ from base64 import b64encode
 from typing import TYPE_CHECKING, Any
 
 from hetsched.errors import printable
-from hetsched.report.units import percent, seconds, size
+from hetsched.problem.units import percent, seconds, size
 from hetsched.version import __version__
 
 if TYPE_CHECKING:

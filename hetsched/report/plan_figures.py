@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from hetsched.planning.curves import Point
+from hetsched.planning.words import described
+from hetsched.problem.units import byte_unit, seconds, size, time_unit
 from hetsched.report.figures import HEIGHT
 from hetsched.report.groups import COLOURS, OTHER
 from hetsched.report.offline import LINE, escape, look
-from hetsched.report.placements import described
-from hetsched.report.units import byte_unit, seconds, size, time_unit
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure

@@ -8,18 +8,22 @@ from os import PathLike
 from typing import NamedTuple
 
 from hetsched.arguments import checked
-from hetsched.chain.evaluation import ChainValues, StageParts, held_bytes, stage_parts
+from hetsched.chain.evaluation import ChainValues
 from hetsched.chain.machine import Efficiency
 from hetsched.chain.placement import Placement
 from hetsched.documents import write_bytes
+from hetsched.errors import InvalidArgument
 from hetsched.planning import tools
 from hetsched.planning.curves import affordable, over_bits, over_context
 from hetsched.planning.explanation import Explanation
 from hetsched.planning.planner import ModelPlan
+from hetsched.planning.rows import DeviceBytes, device_rows
+from hetsched.planning.serving import ServingPlan
+from hetsched.planning.words import TIGHT, asked, command, described, headline, judgement, limits, proof, rates, stage_items, tight
 from hetsched.report import require
 from hetsched.report.offline import rendered
-from hetsched.report.placements import TIGHT, asked, command, described, headline, judgement, limits, proof, rates, stage_items, tight
 from hetsched.report.plan_figures import Bar, bits_figure, memory_figure, rate_figure, time_figure
+from hetsched.report.serving_page import serving_html
 
 COPY = """<script>
 const button = document.querySelector("button.copy"), text = document.getElementById("text").textContent;
@@ -30,19 +34,19 @@ VALUES = {"latency": "time of a request", "throughput": "time between requests"}
 
 
 @checked
-def plan_html(plan: ModelPlan, explanation: Explanation | None = None, *, model: str | None = None) -> str:
+def plan_html(plan: ModelPlan | ServingPlan, explanation: Explanation | None = None, *, model: str | None = None) -> str:
     """Return a self-contained page about a plan.
 
     It holds the bytes of each device, the time of each stage, the baselines, the limits, how the value changes with the context and with
     the bits of the weights, the command of the tool, and what the answer rests on. Each point of the curves is a plan of its own; they
-    are left out where they take long.
+    are left out where they take long. That of a plan for serving holds the intervals of the devices, what each passes on, and the bound.
 
     Parameters
     ----------
-    plan : ModelPlan
+    plan : ModelPlan or ServingPlan
         If nothing fits, the page says what is missing.
     explanation : Explanation, optional
-        What `hetsched.planning.explain` returns. Default: no limits are told.
+        What `hetsched.planning.explain` returns. Default: that of the plan; without one no limits are told.
     model : str, optional
         What the tool calls the model, or the path of its file, as in `ModelPlan.command`.
 
@@ -50,7 +54,13 @@ def plan_html(plan: ModelPlan, explanation: Explanation | None = None, *, model:
     ------
     MissingDependency
         plotly or jinja2 is not installed.
+    InvalidArgument
+        An explanation or a model is given for a plan for serving.
     """
+    if isinstance(plan, ServingPlan):
+        if explanation is not None or model is not None:
+            raise InvalidArgument("explanation and model are for a ModelPlan, and the plan is for serving; leave them out")
+        return serving_html(plan)
     require("html")
     from markupsafe import Markup
 
@@ -59,6 +69,7 @@ def plan_html(plan: ModelPlan, explanation: Explanation | None = None, *, model:
     times = _times(plan) if plan.placement is not None and plan.regime != "fit" else []
     devices = list(_devices(plan, plan.placement if least is None else least.placement, times))
     made, refusal = command(plan, model)
+    explanation = plan.explanation if explanation is None else explanation
     contexts, bits = over_context(plan), over_bits(plan)
     return rendered(
         "plan.html.jinja",
@@ -69,7 +80,7 @@ def plan_html(plan: ModelPlan, explanation: Explanation | None = None, *, model:
         least=least,
         devices=devices,
         most_tight=TIGHT,
-        memory=memory_figure([row.bar for row in devices], [row.memory for row in devices]),
+        memory=memory_figure([row.bar for row in devices], [row.bytes.memory for row in devices]),
         parts=list(times[0].parts) if times else [],
         time=time_figure(times, plan.value if plan.regime == "throughput" else None) if times else None,
         baselines=[(row.name, judgement(plan, row), described(plan, row.placement, row.tensor_parallel)) for row in plan.baselines],
@@ -88,59 +99,40 @@ def plan_html(plan: ModelPlan, explanation: Explanation | None = None, *, model:
 
 
 @checked
-def write_plan(plan: ModelPlan, path: str | PathLike[str], explanation: Explanation | None = None, *, model: str | None = None) -> None:
+def write_plan(
+    plan: ModelPlan | ServingPlan, path: str | PathLike[str], explanation: Explanation | None = None, *, model: str | None = None
+) -> None:
     """Write the page of `plan_html` to a file."""
     write_bytes(plan_html(plan, explanation, model=model).encode(), path)
 
 
 class _Device(NamedTuple):
-    """A device in the table: its stage in words, bytes, what it lacks, whether little is left, and seconds."""
+    """A device in the table: what it is, what it holds in words, its bytes, whether little is left, and seconds of its stage."""
 
-    name: str
     kind: str
     items: str
-    weights: float
-    cache: float
-    workspace: float
-    reserved: float
-    free: float
-    missing: float
-    memory: float
+    bytes: DeviceBytes
     tight: bool
     seconds: dict[str, float]
 
     @property
     def bar(self) -> Bar:
         """The bytes in the chart; what is free of an unlimited memory is not drawn."""
-        parts = {"weights": self.weights, "KV cache": self.cache, "workspace": self.workspace, "reserved": self.reserved}
-        return Bar(self.name, parts | ({"free": self.free} if math.isfinite(self.free) else {}))
+        own = self.bytes
+        parts = {"weights": own.weights, "KV cache": own.cache, "workspace": own.workspace, "reserved": own.reserved}
+        return Bar(own.device, parts | ({"free": own.free} if math.isfinite(own.free) else {}))
 
 
 def _devices(plan: ModelPlan, placement: Placement | None, times: Sequence[Bar]) -> Iterator[_Device]:
     """Yield the devices that may be used, with their stage of a placement, which may not fit, and the times of the stages."""
-    problem, question = plan.question.of(placement), plan.question
-    stages = {} if placement is None else {stage.device: stage for stage in placement.stages}
-    seconds = dict(zip(stages, (bar.parts for bar in times), strict=False))
-    others = [0.0] * problem.n_devices if placement is None else held_bytes(problem, placement).tolist()
-    for k, (name, usable) in enumerate(zip(problem.devices, problem.memory_bytes.tolist(), strict=True)):
-        device, stage = question.device(question.sets[k][0]), stages.get(k)
-        own, items = StageParts(0.0, 0.0, 0.0), "weights of other stages" if others[k] else ""
-        if stage is not None and placement is not None:
-            own, items = stage_parts(problem, stage, placement.offloaded_in(stage)), stage_items(plan, placement, stage)
-        parts = own._replace(weights=own.weights + others[k])
-        held = math.fsum(parts)
-        yield _Device(
-            name,
-            device.kind,
-            items,
-            *parts,
-            reserved=device.memory_bytes - usable if math.isfinite(usable) else 0.0,
-            free=max(usable - held, 0.0),
-            missing=max(held - usable, 0.0),
-            memory=device.memory_bytes,
-            tight=held > 0 and tight(held, usable),
-            seconds=seconds.get(k, {}),
-        )
+    question = plan.question
+    seconds = {} if placement is None else dict(zip(placement.stages, (bar.parts for bar in times), strict=False))
+    for own, row in zip(question.sets, device_rows(plan, placement), strict=True):
+        items = "weights of other stages" if row.weights else ""
+        if row.stage is not None and placement is not None:
+            items = stage_items(plan, placement, row.stage)
+        little = row.held > 0 and tight(row.held, row.held + row.free - row.missing)
+        yield _Device(question.device(own[0]).kind, items, row, little, {} if row.stage is None else seconds.get(row.stage, {}))
 
 
 def _times(plan: ModelPlan) -> list[Bar]:

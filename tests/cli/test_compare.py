@@ -14,7 +14,7 @@ from PIL import Image
 import hetsched as hs
 from hetsched.arrays import Columns
 from hetsched.costs import Machine, Overhead, Timeline
-from hetsched.report.units import seconds
+from hetsched.problem.units import seconds
 from hetsched.runtime import compare, forecast
 
 

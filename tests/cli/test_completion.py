@@ -61,6 +61,7 @@ def offered(line: str, shell: str = "bash") -> list[str]:
                 "model",
                 "machine",
                 "plan",
+                "serving",
                 "rates",
                 "certificate",
                 "registry",

@@ -103,7 +103,10 @@ def test_serving(run: Any, here: Any) -> None:
     shown = run(*words)
     assert shown.exit_code == 0, shown.stderr
     assert shown.stdout.startswith("plan      MODELLED costs: ")
-    facts = json.loads(run(*words, "--json").stdout)
+    facts = json.loads(run(*words, "--json", "-o", "serving.json", "--report", "serving.html").stdout)
+    assert facts["written"] == ["serving.json", "serving.html"]
+    assert hs.read("serving.json").value == facts["tokens_per_second"]
+    assert f"{facts['bound']:.6g} tokens/s of output on, by " in (here / "serving.html").read_text()
     assert facts["tokens_per_second"] >= max(facts["baselines"].values())
     assert facts["bound"] >= facts["tokens_per_second"] * (1 - 1e-9)
     assert f"{facts['bound']:.6g} tokens/s of output by " in shown.stdout

@@ -11,7 +11,7 @@ import pytest
 
 from hetsched.chain import PARTS
 from hetsched.errors import InvalidArgument, InvalidProblem, MissingDependency, UnsupportedFeature
-from hetsched.frontends import configs, huggingface
+from hetsched.frontends import cards, configs, huggingface
 from tests.frontends.model_files import CONFIGS, SHAPES, write_directory, write_safetensors
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
@@ -205,3 +205,19 @@ def test_a_missing_package_is_named(monkeypatch):
     with pytest.raises(MissingDependency, match=r"'transformers' is not installed; install it with: pip install 'hetsched\[hub\]'"):
         huggingface.card({"model_type": "llama"})
     assert np.isfinite(configs.read({"model_type": "llama", **CONFIGS["llama"][0]}).total_bytes)
+
+
+PHI3 = {**CONFIGS["llama"][1], "model_type": "phi3", "pad_token_id": 0}
+
+
+def test_a_family_without_a_formula_has_the_card_of_its_class(tmp_path, monkeypatch):
+    (tmp_path / "config.json").write_text(json.dumps(PHI3))
+    card = cards.read(tmp_path)
+    assert card == huggingface.card(tmp_path)
+    assert card.source.endswith("transformers")
+    assert cards.read(tmp_path, bits=4).bits == pytest.approx(4)
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(
+        UnsupportedFeature, match=r"is 'phi3', for which there is no formula, .* install it with: pip install 'hetsched\[hub\]'"
+    ):
+        cards.read(tmp_path)

@@ -84,11 +84,11 @@ def test_what_takes_long_is_left_out_and_named():
     plan = hs.plan(card(6), machine(), hs.Workload(20, 5))
     told = explain(plan, most_work=0)
     assert told.left_out == (
+        "more memory",
+        "the next step of memory",
         "faster links",
         "the next best order of devices",
         "wrong times",
-        "more memory",
-        "the next step of memory",
         "the times of a device alone",
     )
     assert np.isnan(told.without_hops)

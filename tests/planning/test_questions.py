@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 import hetsched as hs
 from hetsched.chain.evaluation import evaluate
-from hetsched.planning import tools
-from hetsched.report import placements as placements_in_words
+from hetsched.planning import tools, words
 from hetsched.testing.profiles import examples
 from tests.planning.test_planner import CONFIG, card, cards, machine, workloads
 
@@ -105,7 +104,7 @@ def test_a_plan_for_a_tool_is_the_best_of_what_it_can_state(model, where, work, 
     if plan.placement is not None:
         assert plan.command().tool == name
         assert plan.prompt_seconds <= plan.value * (1 + 1e-9)
-        rows = dict(placements_in_words.plan_rows(plan))
+        rows = dict(words.plan_rows(plan))
         assert ("with or without" in rows["proven"]) == (plan.question.offloads is not None)
         assert hs.documents.decode(hs.documents.encode(plan)).placement == plan.placement
 

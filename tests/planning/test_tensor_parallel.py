@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 import hetsched as hs
 from hetsched.costs.tensor_parallel import card_of_rank, device_sets, messages_within
 from hetsched.errors import InvalidArgument, UnsupportedFeature
+from hetsched.planning import words
 from hetsched.planning.question import Question
 from hetsched.planning.tools import TOOLS
-from hetsched.report import placements
 from hetsched.testing.profiles import examples
 from tests.planning.test_planner import CONFIG, card, workloads
 
@@ -306,12 +306,12 @@ def test_a_plan_comes_back_and_others_do_not(tmp_path):
 
 def test_the_plan_says_what_is_modelled_and_what_was_searched():
     plan = hs.plan(card(8), BOX, WORK, tool="vllm")
-    text = "\n".join(line for _, line in placements.plan_rows(plan, hs.planning.explain(plan)))
+    text = "\n".join(line for _, line in words.plan_rows(plan.with_explanation(hs.planning.explain(plan))))
     assert "of a stage are messages between its devices, modelled: two all-reduces a block" in text
     assert "each on 1, 2 or 4 alike devices of a node with the fastest links, as many for all, in any order of devices" in text
     assert f"what follows keeps tensor parallelism {plan.tensor_parallel}" in text
     assert "tensor parallel 4: " in text
-    assert placements.plan_facts(plan)["tensor_parallel"] == plan.tensor_parallel
+    assert words.plan_facts(plan)["tensor_parallel"] == plan.tensor_parallel
 
 
 @pytest.mark.slow

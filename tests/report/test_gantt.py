@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 import hetsched as hs
-from hetsched.report.units import seconds, time_unit
+from hetsched.problem.units import seconds, time_unit
 from hetsched.testing.profiles import examples
 from tests.report.cases import diamond, schedules, stack
 

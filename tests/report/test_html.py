@@ -11,7 +11,7 @@ from hypothesis import given
 
 import hetsched as hs
 from hetsched.errors import printable
-from hetsched.report.units import seconds
+from hetsched.problem.units import seconds
 from hetsched.testing.profiles import examples
 from tests.browser import Visit, visit
 from tests.report.cases import diamond, schedules, stack

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hetsched as hs
-from hetsched.planning import explain
-from hetsched.report import placements, plan_page
-from hetsched.report.units import seconds, size
+from hetsched.planning import explain, words
+from hetsched.problem.units import seconds, size
+from hetsched.report import plan_page
 from hetsched.testing.profiles import examples
 from tests.browser import Visit, visit
 from tests.planning.test_planner import card, cards, machine, machines, workloads
@@ -77,13 +77,13 @@ def test_a_page_says_what_the_plan_says(model, where, work, tool, fit):
     plan = hs.plan(model, where, work, tool=tool, regime="fit" if fit else None)
     found = explain(plan)
     text = read(hs.report.plan_html(plan, found, model="model.gguf")).lower()
-    made, refusal = placements.command(plan, "model.gguf")
-    said = [placements.headline(plan), str(plan.status), refusal, "" if made is None else made.text, *where.cluster.names]
-    said += [words for _, words in placements.asked(plan)] + list(placements.limits(plan, found))
-    said += [f"{row.name} {placements.judgement(plan, row)} {placements.described(plan, row.placement)}" for row in plan.baselines]
+    made, refusal = words.command(plan, "model.gguf")
+    said = [words.headline(plan), str(plan.status), refusal, "" if made is None else made.text, *where.cluster.names]
+    said += [text for _, text in words.asked(plan)] + list(words.limits(plan, found))
+    said += [f"{row.name} {words.judgement(plan, row)} {words.described(plan, row.placement)}" for row in plan.baselines]
     if plan.placement is not None:
-        said += [words for _, words in placements.rates(plan)] + [placements.proof(plan), placements.described(plan, plan.placement)]
-    assert [words for words in said if " ".join(words.lower().split()) not in text] == []
+        said += [text for _, text in words.rates(plan)] + [words.proof(plan), words.described(plan, plan.placement)]
+    assert [one for one in said if " ".join(one.lower().split()) not in text] == []
 
 
 @examples(30)
@@ -92,39 +92,42 @@ def test_bytes_and_seconds_add_up(model, where, work, tool):
     plan = hs.plan(model, where, work, tool=tool)
     if plan.placement is None:
         return
-    rows = {row.name: row for row in plan_page._devices(plan, plan.placement, [])}
+    rows = {row.bytes.device: row for row in plan_page._devices(plan, plan.placement, [])}
     assert list(rows) == list(where.cluster.names)
     for row, memory in zip(rows.values(), where.cluster.memory_bytes.tolist(), strict=True):
         assert math.fsum(row.bar.parts.values()) == pytest.approx(memory)
     for stage, held in zip(plan.placement.stages, plan.values.stage_bytes.tolist(), strict=True):
-        row = rows[plan.problem.devices[stage.device]]
-        assert row.weights + row.cache + row.workspace == held
+        assert rows[plan.problem.devices[stage.device]].bytes.held == held
     times = plan_page._times(plan)
     assert len(times) == len(plan.placement) + (len(plan.placement) > 1)
     if plan.regime == "latency":
-        assert math.fsum(taken for bar in times for taken in bar.parts.values()) == pytest.approx(plan.value)
-        assert math.fsum(bar.parts["prompt"] for bar in times) == pytest.approx(plan.prompt_seconds)
+        for found, whole, told in (
+            (plan.values, plan.value, [taken for bar in times for taken in bar.parts.values()]),
+            (plan.prompt_values, plan.prompt_seconds, [bar.parts["prompt"] for bar in times]),
+        ):
+            overlapped = [*found.overlapped_seconds, *found.overlapped_hops]
+            assert math.fsum(told) - math.fsum(overlapped) + max(overlapped) == pytest.approx(whole)
     else:
         assert max(bar.parts["a request"] for bar in times) <= plan.value * (1 + 1e-9)
 
 
 @pytest.mark.parametrize(
-    ("model", "memory", "tool", "words"),
+    ("model", "memory", "tool", "named"),
     [(sparse(5), (6e5, 4e6), "llama.cpp", "experts of block"), (card(4), (2.5e5, 6e5), "transformers", "weights of embed")],
 )
-def test_offloaded_weights_are_where_they_are(model, memory, tool, words):
+def test_offloaded_weights_are_where_they_are(model, memory, tool, named):
     plan = hs.plan(model, box(memory=memory, speed=(4.0, 0.5)), hs.Workload(40, 5), tool=tool)
     text = read(hs.report.plan_html(plan))
-    assert words in text
+    assert named in text
     assert ("weights of other stages" in text) == (tool == "transformers")
-    rows = {row.name: row for row in plan_page._devices(plan, plan.placement, [])}
+    rows = {row.bytes.device: row for row in plan_page._devices(plan, plan.placement, [])}
     for row, usable in zip(rows.values(), memory, strict=True):
         assert math.fsum(row.bar.parts.values()) == pytest.approx(usable)
-    told = dict(placements.plan_rows(plan))
-    assert words in " ".join(text for _, text in placements.plan_rows(plan))
-    assert ("cpu: holds" in " ".join(text for _, text in placements.plan_rows(plan))) == (tool == "transformers")
+    told = dict(words.plan_rows(plan))
+    assert named in " ".join(text for _, text in words.plan_rows(plan))
+    assert ("cpu: holds" in " ".join(text for _, text in words.plan_rows(plan))) == (tool == "transformers")
     assert "with or without" in told["proven"]
-    row = placements.plan_facts(plan)["stages"][-1]
+    row = words.plan_facts(plan)["stages"][-1]
     assert {name for name, _, _ in row["offloaded"]} == {"cpu"}
     found = explain(plan)
     assert {limit.device for limit in found.devices} == {"g0", "cpu"}

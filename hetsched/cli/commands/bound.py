@@ -10,7 +10,7 @@ import typer
 from hetsched.cli.files import read_problem
 from hetsched.cli.options import JSON, Objective, ProblemFile
 from hetsched.cli.terminal import INTERRUPTED, Working, say_json, say_rows
-from hetsched.report.units import seconds
+from hetsched.problem.units import seconds
 from hetsched.stopping import Deadline, reason
 
 

@@ -10,7 +10,7 @@ import typer
 from hetsched.cli.files import Outputs, check_writable, read_problem
 from hetsched.cli.options import JSON, ProblemFile
 from hetsched.cli.terminal import Working, say_json, say_rows
-from hetsched.report.units import seconds
+from hetsched.problem.units import seconds
 
 
 def certify(

@@ -12,7 +12,7 @@ from hetsched.cli.files import Outputs, check_writable, read_answer, read_proble
 from hetsched.cli.options import JSON, ProblemFile
 from hetsched.cli.terminal import Working, say_json, say_rows
 from hetsched.errors import InvalidSchedule, UnsupportedFeature
-from hetsched.report.units import seconds
+from hetsched.problem.units import seconds
 
 if TYPE_CHECKING:
     from hetsched.coarsening.coarse import Coarsening

@@ -14,7 +14,7 @@ from hetsched.cli.files import Outputs, check_writable
 from hetsched.cli.options import JSON, ColourBy, Gantt, Report, Trace
 from hetsched.cli.pictures import Pictures, draw
 from hetsched.cli.terminal import INTERRUPTED, Working, console, say, say_json, warn
-from hetsched.report.units import percent, seconds
+from hetsched.problem.units import percent, seconds
 
 if TYPE_CHECKING:
     from hetsched.problem.problem import Problem

@@ -8,7 +8,7 @@ import typer
 
 from hetsched.cli.options import JSON
 from hetsched.cli.terminal import say, say_json, say_rows
-from hetsched.report.units import size
+from hetsched.problem.units import size
 
 if TYPE_CHECKING:
     from hetsched.cli.hardware import Found

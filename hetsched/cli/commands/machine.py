@@ -13,7 +13,7 @@ from hetsched.cli.files import Outputs, check_writable, read_card, read_rates
 from hetsched.cli.options import JSON, Measured, Reserve
 from hetsched.cli.terminal import say_json, say_rows
 from hetsched.errors import InvalidProblem
-from hetsched.report.units import size
+from hetsched.problem.units import size
 
 if TYPE_CHECKING:
     from hetsched.chain.machine import Machine

@@ -11,7 +11,7 @@ from hetsched.cli.files import read_problem
 from hetsched.cli.options import JSON, ProblemFile
 from hetsched.cli.terminal import Working, console, say, say_json, say_rows, warn
 from hetsched.errors import one_line
-from hetsched.report.units import percent
+from hetsched.problem.units import percent
 
 if TYPE_CHECKING:
     from hetsched.analysis.modules import Modules

@@ -17,11 +17,7 @@ from hetsched.cli.terminal import INTERRUPTED, Working, say, say_json, say_rows,
 from hetsched.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from hetsched.chain.card import ModelCard
-    from hetsched.chain.machine import Machine
-    from hetsched.chain.workload import Workload
-    from hetsched.costs.language import LanguageRoofline
-    from hetsched.planning import PlanProgress
+    from hetsched.planning import PlanProgress, ServingQuestion
 
 Regime = Literal["fit", "latency", "throughput", "serving"]
 _WORK = "What is asked"
@@ -143,9 +139,9 @@ def plan(
     from hetsched.chain.workload import NUMBER_BYTES
     from hetsched.costs import LanguageRoofline
     from hetsched.planning import explain as explained
+    from hetsched.planning import words
     from hetsched.planning.explanation import MOST_WORK
-    from hetsched.report import placements
-    from hetsched.report.units import seconds
+    from hetsched.problem.units import seconds
     from hetsched.stopping import Deadline, reason
 
     Pictures(report, None, None).check()
@@ -169,11 +165,14 @@ def plan(
     together = None if tensor_parallel == "auto" else int(tensor_parallel)
     work = Workload(prompt, output, context, sequences, chunk, cache_bytes=NUMBER_BYTES[kv_dtype])
     if regime == "serving":
-        refused = {"--for": tool, "--order": order, "--tensor-parallel": together, "--save": save, "--report": report}
+        refused = {"--for": tool, "--order": order, "--tensor-parallel": together}
         wrong = [name for name, value in refused.items() if value is not None]
         if wrong:
             raise InvalidArgument(f"{wrong[0]} is not for the regime serving, whose devices hold blocks several times; leave it out")
-        raise typer.Exit(_serve(card, own, work, LanguageRoofline(dtype), SERVING if time_limit is None else time_limit, json))
+        from hetsched.planning import ServingQuestion
+
+        asked = ServingQuestion(card, own, work, LanguageRoofline(dtype))
+        raise typer.Exit(_serve(asked, SERVING if time_limit is None else time_limit, save, report, json))
     costs, devices = LanguageRoofline(dtype), None if order is None else [name.strip() for name in order.split(",")]
     if devices is not None and "" in devices:
         raise InvalidArgument(f"--order is {order!r}; give names of devices with commas between them: gpu1,gpu0")
@@ -192,10 +191,9 @@ def plan(
             if plans[-1].stopped in INTERRUPTED:
                 break
     outputs, facts = Outputs(), []
-    outputs.write(save, plans[0].write)
     stopped = plans[-1].stopped
     for one in plans:
-        called, found, rows = _called(model, one.tool), None, placements.plan_rows(one)
+        found, rows = None, words.plan_rows(one)
         if not json:
             say_rows(rows)  # before the limits, which take longer than the plan
         if limits is not False and stopped not in INTERRUPTED:
@@ -204,15 +202,17 @@ def plan(
                     found = explained(one, most_work=math.inf if limits else MOST_WORK, deadline=deadline)
             except KeyboardInterrupt as interruption:
                 stopped = reason(interruption)
-        command, refusal = placements.command(one, called)
+        full = one.with_explanation(found, model=_called(model, one.tool))
+        command, refusal = words.command(full)
+        outputs.write(save, full.write)
         if report is not None:
             from hetsched.report import write_plan  # with the parts of pages
 
-            outputs.write(report, functools.partial(write_plan, one, explanation=found, model=called))
+            outputs.write(report, functools.partial(write_plan, full))
         if json:
-            facts.append({**placements.plan_facts(one, found), "command": None if command is None else vars(command), "refusal": refusal})
+            facts.append({**words.plan_facts(full), "command": None if command is None else vars(command), "refusal": refusal})
         else:
-            rest = [*placements.plan_rows(one, found)[len(rows) :], *([("command", f"none: {refusal}")] if refusal else [])]
+            rest = [*words.plan_rows(full)[len(rows) :], *([("command", f"none: {refusal}")] if refusal else [])]
             if rest:
                 say_rows(rest)
             say(*(["", *command.text.splitlines()] if command else []), *([""] if len(plans) > 1 else []))
@@ -224,16 +224,18 @@ def plan(
     raise typer.Exit(INTERRUPTED.get(stopped, int(any(one.placement is None for one in plans))))
 
 
-def _called(model: Path, tool: str | None) -> str:
-    """Return what a tool calls the model in a file."""
+def _called(model: Path, tool: str | None) -> str | None:
+    """Return what a tool calls the model in a file; Megatron, whose command names the training script, has no name."""
+    if tool == "megatron":
+        return None
     if tool in ("llama.cpp", "ollama"):
         named = str(model) if model.suffix.lower() == ".gguf" else "MODEL.gguf"
         return f"./{named}" if tool == "ollama" and not model.is_absolute() else named
     return str(model.parent if model.name == "config.json" else model)
 
 
-def _serve(card: ModelCard, machine: Machine, work: Workload, costs: LanguageRoofline, time_limit: float, json: bool) -> int:
-    """Print the best placement for serving, and return the exit code."""
+def _serve(asked: ServingQuestion, time_limit: float, save: Path | None, report: Path | None, json: bool) -> int:
+    """Print and write the best placement for serving, and return the exit code."""
     from hetsched.planning import ServingProgress, most_throughput
     from hetsched.report.serving import serving_facts, serving_rows
 
@@ -242,9 +244,16 @@ def _serve(card: ModelCard, machine: Machine, work: Workload, costs: LanguageRoo
         def show(progress: ServingProgress) -> None:
             working.update(f"planning: {progress.value:.4g} tokens/s, at most {progress.bound:.4g} ({progress.source})", "planning")
 
-        plan = most_throughput(costs.serving(card, machine, work), time_limit=time_limit, on_progress=show)
+        plan = most_throughput(asked, time_limit=time_limit, on_progress=show)
+    outputs = Outputs()
+    outputs.write(save, plan.write)
+    if report is not None:
+        from hetsched.report import write_plan  # with the parts of pages
+
+        outputs.write(report, functools.partial(write_plan, plan))
     if json:
-        say_json(serving_facts(machine.cost_basis, plan))
+        say_json({**serving_facts(plan), "written": outputs.written})
     else:
-        say_rows(serving_rows(card, work, machine.cost_basis, plan))
+        say_rows([*serving_rows(plan), *(("wrote", name) for name in outputs.written)])
+    outputs.finish()
     return INTERRUPTED.get(plan.stopped, int(plan.placement is None))

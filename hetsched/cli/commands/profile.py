@@ -14,7 +14,7 @@ from hetsched.cli.options import JSON, Seed
 from hetsched.cli.places import Devices, Pin, listed, places
 from hetsched.cli.terminal import Working, say_json, say_rows, warn
 from hetsched.errors import InvalidProblem
-from hetsched.report.units import seconds
+from hetsched.problem.units import seconds
 
 if TYPE_CHECKING:
     from hetsched.costs.profile import Profile

@@ -17,7 +17,7 @@ from hetsched.cli.pictures import Pictures
 from hetsched.cli.places import Devices, Pin, Places, listed, places, threads
 from hetsched.cli.terminal import Working, say, say_json, say_rows, warn
 from hetsched.errors import HetschedError, InvalidArgument, InvalidProblem
-from hetsched.report.units import seconds
+from hetsched.problem.units import seconds
 
 if TYPE_CHECKING:
     from hetsched.arrays import FloatArray

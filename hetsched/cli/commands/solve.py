@@ -31,7 +31,7 @@ from hetsched.cli.options import (
 from hetsched.cli.pictures import Pictures, draw
 from hetsched.cli.solver_options import choose
 from hetsched.cli.terminal import Working, say_json, say_rows, warn
-from hetsched.report.units import seconds
+from hetsched.problem.units import seconds
 
 
 def solve(

@@ -13,7 +13,7 @@ from hetsched.cli.options import JSON, Costs, Dtype, Gantt, Inputs, Trace
 from hetsched.cli.pictures import Pictures
 from hetsched.cli.terminal import Working, say, say_json, say_rows
 from hetsched.errors import InvalidProblem, one_line
-from hetsched.report.units import seconds
+from hetsched.problem.units import seconds
 
 if TYPE_CHECKING:
     from hetsched.models.ios import Progress

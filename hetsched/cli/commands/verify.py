@@ -9,7 +9,7 @@ from hetsched.cli.files import read_problem, read_result
 from hetsched.cli.options import JSON, ProblemFile, ResultFile
 from hetsched.cli.terminal import Working, say, say_json
 from hetsched.errors import InvalidSchedule, one_line
-from hetsched.report.units import seconds
+from hetsched.problem.units import seconds
 
 
 def verify(problem: ProblemFile, schedule: ResultFile, json: JSON = False) -> None:

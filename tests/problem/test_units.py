@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hetsched.report import units
+from hetsched.problem import units
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -10,14 +11,15 @@ import numpy as np
 
 from hetsched.chain.placement import ChainStage, Placement
 from hetsched.costs.tensor_parallel import SOURCE
-from hetsched.errors import UnsupportedFeature
+from hetsched.errors import InvalidArgument, UnsupportedFeature
 from hetsched.planning.explanation import MORE, DeviceLimit, Explanation
-from hetsched.planning.planner import OFF_BY, ModelPlan, stage_rows
+from hetsched.planning.planner import OFF_BY, ModelPlan
+from hetsched.planning.rows import stage_rows, transfer_rows
 from hetsched.planning.sensitivity import CLOSE, Best
 from hetsched.planning.simple_rules import Baseline
 from hetsched.planning.tools import Command
 from hetsched.problem.graph import plural
-from hetsched.report.units import percent, seconds, size
+from hetsched.problem.units import percent, seconds, size
 from hetsched.search.solution import Status
 
 Row = tuple[str, str]
@@ -27,26 +29,31 @@ TIGHT = 0.03
 """Share of its memory that a device should have left: below it the plan warns."""
 
 
-def plan_rows(plan: ModelPlan, explanation: Explanation | None = None) -> list[Row]:
+def plan_rows(plan: ModelPlan, *, labelled: bool = False) -> list[Row]:
     """Return a plan in words, as labels and facts: the headline, what was asked, the placement, the baselines and the limits.
 
     Parameters
     ----------
     plan : ModelPlan
-    explanation : Explanation, optional
-        What `hetsched.planning.explain` returns. Default: no limits are told.
+        Limits are told if it is explained.
+    labelled : bool
+        Whether each fact has its label; otherwise only the first of several has it.
     """
     rows = [("plan", headline(plan)), *asked(plan)]
     if plan.placement is not None:
         rows += [*_placed(plan), *rates(plan), ("proven", proof(plan))]
     rows += [("against" if not k else "", text) for k, text in enumerate(f"{row.name}: {judgement(plan, row)}" for row in plan.baselines)]
-    if explanation is not None:
-        rows += [("limits" if not k else "", text) for k, text in enumerate(limits(plan, explanation))]
+    if plan.explanation is not None:
+        rows += [("limits" if not k else "", text) for k, text in enumerate(limits(plan, plan.explanation))]
+    if labelled:
+        labels: Iterator[str] = itertools.accumulate((label for label, _ in rows), lambda before, label: label or before)
+        return list(zip(labels, (text for _, text in rows), strict=True))
     return rows
 
 
-def plan_facts(plan: ModelPlan, explanation: Explanation | None = None) -> dict[str, Any]:
-    """Return a plan as fields for JSON; parameters as those of `plan_rows`."""
+def plan_facts(plan: ModelPlan) -> dict[str, Any]:
+    """Return a plan as fields for JSON, with limits if it is explained."""
+    explanation = plan.explanation
     facts: dict[str, Any] = {
         "headline": headline(plan),
         "costs": plan.cost_basis,
@@ -56,11 +63,14 @@ def plan_facts(plan: ModelPlan, explanation: Explanation | None = None) -> dict[
         "tensor_parallel": plan.tensor_parallel,
         "seconds": plan.value,
         "bound": plan.bound,
+        "bound_name": bound_name(plan),
+        "bound_evidence": proof(plan),
         "gap": plan.gap,
         "stopped": str(plan.stopped),
         "tokens_per_second": plan.tokens_per_second,
         "missing_bytes": plan.missing_bytes,
         "stages": stage_rows(plan),
+        "transfers": transfer_rows(plan),
         "baselines": [{"name": row.name, "seconds": row.value, "missing_bytes": row.missing_bytes} for row in plan.baselines],
     }
     if explanation is not None:
@@ -148,7 +158,8 @@ def asked(plan: ModelPlan) -> Iterator[Row]:
     yield (
         "model",
         f"{card.name}: {card.family}, {plural(card.n_blocks, 'block')}, {card.n_parameters / 1e9:.4g} B parameters, "
-        f"{size(card.total_bytes)} {stored}, KV cache {size(cache)} a token",
+        f"{size(card.total_bytes)} {stored}, KV cache {size(cache)} a token"
+        f"{', its items by the class in transformers' if card.source.endswith('transformers') else ''}",
     )
     problem, kinds = plan.problem, {device.name: device.kind for device in machine.cluster.devices}
     devices = [
@@ -205,16 +216,16 @@ def _items(plan: ModelPlan, start: int, end: int) -> str:
     return ", ".join(parts)
 
 
-def command(plan: ModelPlan, model: str | None = None) -> tuple[Command | None, str]:
-    """Return the command of the plan's tool, or the reason why it has none; neither without a tool or a placement.
+def command(plan: ModelPlan, model: str | None = None, tool: str | None = None) -> tuple[Command | None, str]:
+    """Return the command of the plan's tool, or of another, or the reason why it has none; neither without a tool or a placement.
 
-    `model` is what the tool calls the model, as in `ModelPlan.command`; Megatron, whose command names the training script, has no name.
+    `model` is what the tool calls the model, as in `ModelPlan.command`.
     """
-    if plan.tool is None or plan.placement is None:
+    if (tool or plan.tool) is None or plan.placement is None:
         return None, ""
     try:
-        return plan.command(model=None if plan.tool == "megatron" else model), ""
-    except UnsupportedFeature as error:
+        return plan.command(tool, model=model), ""
+    except (InvalidArgument, UnsupportedFeature) as error:
         return None, str(error)
 
 
@@ -264,8 +275,17 @@ def rates(plan: ModelPlan) -> Iterator[Row]:
         )
 
 
+def bound_name(plan: ModelPlan) -> str:
+    """Return what the bound comes from."""
+    if plan.status in (Status.OPTIMAL, Status.INFEASIBLE):
+        return "exact search"
+    return "search until its end" if plan.bound else "none"
+
+
 def proof(plan: ModelPlan) -> str:
-    """Return among which placements the plan is the best, or what is known of them."""
+    """Return among which placements the plan is the best, or that none fits, or what is known of them."""
+    if plan.placement is None:
+        return headline(plan)
     order = "in the given order of devices" if plan.question.order is not None else "in any order of devices"
     if plan.degrees != (1,):
         sizes = ", ".join(map(str, plan.degrees[:-1])) + " or " * (len(plan.degrees) > 1) + str(plan.degrees[-1])
@@ -316,7 +336,7 @@ def _changes(plan: ModelPlan, placement: Placement, explanation: Explanation) ->
     if len(plan.degrees) > 1:
         yield f"what follows keeps tensor parallelism {plan.tensor_parallel}"
     enough = [limit.device for limit in explanation.devices if math.isinf(limit.step_bytes)]
-    if enough and "the next step of memory" not in explanation.left_out:
+    if enough:
         yield f"more memory changes nothing on {', '.join(enough)}"
     for limit in explanation.devices:
         if math.isfinite(limit.step_bytes):
