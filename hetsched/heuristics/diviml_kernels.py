@@ -116,7 +116,7 @@ def decode(t: SearchData, s: SearchState, counts: IntArray, order: IntArray) -> 
     for v in range(len(s.position)):
         s.position[v] = -1
     _lay_out(t, s, order, 0)
-    makespan, _, _ = state_kernels.evaluate(t, s, 0, np.inf)
+    makespan, _ = state_kernels.evaluate(t, s, 0, np.inf)
     state_kernels.commit(t, s, 0)
     return makespan if _fits(t, s) else np.inf
 
@@ -270,7 +270,7 @@ def search(
             if temperature > 0.0:
                 limit = current - temperature * np.log(1.0 - rng.random())
             first = s.position[d.order[first_rank] * t.slots]
-            makespan, end, _ = state_kernels.evaluate(t, s, first, limit)
+            makespan, end = state_kernels.evaluate(t, s, first, limit)
         if makespan <= limit and makespan < np.inf:
             state_kernels.commit(t, s, first)
             current = makespan

@@ -169,7 +169,7 @@ def restart(
         if in_order(p, rule, placement) >= 0:
             continue
         place_whole(t, s, placement.device, by_start(t.arrays, p.durations, p.column, placement.device, placement.sequence))
-        makespan, _, _ = state_kernels.evaluate(t, s, 0, limit)
+        makespan, _ = state_kernels.evaluate(t, s, 0, limit)
         if makespan < limit:
             return run + 1, makespan
     return runs, np.inf

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hetsched.compiled import kernel
-from hetsched.heuristics.local_search import edit_kernels, move_kernels, state_kernels
+from hetsched.heuristics.local_search import edit_kernels, excess_kernels, move_kernels, state_kernels
 from hetsched.heuristics.local_search.edit_kernels import Log
 from hetsched.heuristics.local_search.state_kernels import SearchData, SearchState
 
@@ -45,7 +45,7 @@ def anneal(
     factor = (course.cold / course.hot) ** (1.0 / max(1, course.steps))
     chain, links, stale, age = s.chain, 0, True, 0
     state_kernels.tails(t, s, 0, s.length[0])
-    over, most = edit_kernels.excess(t, s), 1e6 * pressure
+    over, most = excess_kernels.excess(t, s), 1e6 * pressure
     for _ in range(course.steps):
         temperature *= factor
         age += 1
@@ -62,7 +62,11 @@ def anneal(
             continue
         first, now_over = log.size[1], edit_kernels.excess(t, s)
         limit = current - temperature * np.log(1.0 - rng.random()) - pressure * (now_over - over)
-        makespan, end, _ = state_kernels.update(t, s, first, log.size[2], limit)
+        makespan, end = state_kernels.update(t, s, first, log.size[2], limit)
+        if t.timed and makespan <= limit:  # the claims are the weights only
+            limit += pressure * now_over
+            now_over = excess_kernels.excess(t, s)
+            limit -= pressure * now_over
         if makespan <= limit:
             state_kernels.commit(t, s, first)
             state_kernels.tails(t, s, first, log.size[2])

@@ -93,10 +93,12 @@ class Population:
 
     def _join(self) -> None:
         """Add the best state of the walk to the population if it is better than the member that it replaces."""
+        self.stalled += 1
+        if math.isinf(self.walk.lowest):
+            return
         state = self.walk.states.empty()
         self._copy(self.walk.state, state)
         new = Member(self.walk.lowest, state, places(self.walk.states.tables.cell, state))
-        self.stalled += 1
         near = [member for member in self.members if distance(member, new) < NEAR]
         replaceable = near or (self.members if len(self.members) >= self.size else [])
         if replaceable:
@@ -172,6 +174,4 @@ def evolution(problem: Problem, monitor: Monitor, *, size: int = 8, effort: int 
         return
     population = Population(search, size=size, effort=effort)
     for count in search.bursts(weight=WEIGHT):
-        if population.walk.outdated:
-            population = Population(search, size=size, effort=effort)
         population.advance(count)

@@ -42,7 +42,7 @@ def relink(t: SearchData, s: SearchState, goal: SearchState, child: SearchState,
             place += 1
         if (x + 1) * stops >= (stop + 1) * length:
             stop += 1
-            makespan, _, _ = state_kernels.evaluate(t, s, 0, np.inf)
+            makespan, _ = state_kernels.evaluate(t, s, 0, np.inf)
             state_kernels.commit(t, s, 0)
             if makespan < lowest and x + 1 < length:
                 lowest = makespan

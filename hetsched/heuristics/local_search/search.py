@@ -6,20 +6,14 @@ import math
 import time
 from collections.abc import Iterator
 
-import numpy as np
-
-from hetsched.heuristics.local_search import edit_kernels, state_kernels
+from hetsched.heuristics.local_search import edit_kernels, excess_kernels, state_kernels
 from hetsched.heuristics.local_search.states import States
 from hetsched.heuristics.local_search.unloading import unload
 from hetsched.heuristics.pacing import bursts, progress
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
-from hetsched.schedule.simulate import simulate
 from hetsched.search import Monitor, Role, select
 from hetsched.stopping import Stop
-
-_STEP = 0.02
-"""Minimum increase of the claimed share of memory after an offer that did not fit the ``peak`` memory."""
 
 
 class StateSearch:
@@ -40,14 +34,16 @@ class StateSearch:
         self.makespan = self.least = math.inf
         self._began = (monitor.elapsed, monitor.evaluations)
         self._valid: Schedule | None = None
-        self._held = 0.0
         self._offered_at, self._offer_seconds = -math.inf, 0.0
-        self._prepare()
-
-    def _prepare(self) -> None:
-        self.states = States(self.monitor.problem, held=self._held)
+        self.states = States(monitor.problem)
         self.current, self.best = self.states.empty(), self.states.empty()
         self.log = edit_kernels.new_log(self.states.tables)
+
+    @property
+    def fits(self) -> bool:
+        """Whether the current state is within the ``peak`` memory."""
+        t = self.states.tables
+        return not t.timed or bool(excess_kernels.excess(t, self.current) == 0.0)
 
     @property
     def progress(self) -> float:
@@ -88,8 +84,9 @@ class StateSearch:
         if math.isinf(makespan):
             return False
         self.makespan = makespan
-        if makespan < self.least:
-            self._valid, self.least = schedule, makespan
+        least = makespan if self.fits else schedule.makespan  # transfers in another order may need more memory
+        if least < self.least:
+            self._valid, self.least = schedule, least
             state_kernels.copy(self.current, self.best)
         return True
 
@@ -130,19 +127,7 @@ class StateSearch:
             if monitor.best is not None and monitor.best.makespan <= self.least:
                 self._valid = monitor.best
             return self.least
-        if self._held < 1:
-            self._held = min(1.0, max(self._held + _STEP, self._held_at_once(decision)))
-            self._prepare()
         assert self._valid is not None
         self.least = math.inf
         self.restart(self._valid)
         return self.least
-
-    def _held_at_once(self, decision: Decision) -> float:
-        """Return the largest ratio of peak memory to its upper bound on any device in the best state, without weights."""
-        problem = self.monitor.problem
-        peak = simulate(problem, decision).peak_memory
-        assert peak is not None
-        weights, total = (States(problem, held=held).claims(self.best) for held in (0.0, 1.0))
-        most = total - weights
-        return float(((peak - weights) / np.where(most > 0, most, np.inf)).max(initial=0.0))

@@ -58,12 +58,45 @@ class SearchData(NamedTuple):
     """Devices on which each unit may run."""
     once: bool
     """Whether a device may run only one batch of a task."""
+    timed: bool
+    """Whether memory is limited and what a device holds depends on times."""
+    resident: FloatArray
+    """[units]: the most bytes held for each input, besides weights."""
+    outputs: FloatArray
+    """[n]: bytes of a task's output for one input."""
+    inputs: FloatArray
+    """[n]: bytes of the data that a task without producers reads for one input; 0 for others."""
     weight: FloatArray
     """[units]: bytes claimed once on each device of a unit."""
     activation: FloatArray
     """[units]: bytes claimed for each input."""
     capacity: FloatArray
     """[K] bytes, with a margin for rounding."""
+
+
+class Trace(NamedTuple):
+    """Times of a state's batches and of what devices exchange, as `record` writes them, and room for what devices hold."""
+
+    begin: FloatArray
+    """[M]: start of each node, in seconds."""
+    arcs: IntArray
+    """[T, 3]: edge, source node and target node of each pair of batches with common inputs, of which those on two devices are
+    transfers; under contention in the order in which they are sent."""
+    sent: FloatArray
+    """[T, 2]: start and end of the transfer in seconds; the producer's finish twice if there is none."""
+    release: FloatArray
+    """[n * inputs], or [n] if a batch holds all inputs: seconds at which a device no longer needs a task's output."""
+    spans: FloatArray
+    """[X, 3]: the seconds from and to which bytes are held, and the bytes."""
+    where: IntArray
+    """[X]: the device that holds them."""
+    keys: FloatArray
+    items: IntArray
+    """[2 X]: heaps of the spans by begin and by end."""
+    held: FloatArray
+    """[K] bytes at a time."""
+    most: FloatArray
+    """[K] bytes at any time."""
 
 
 class SearchState(NamedTuple):
@@ -112,8 +145,8 @@ class SearchState(NamedTuple):
     """[M]: whether the tail of a node has to be computed; False between calls."""
     chain: IntArray
     """Scratch: [M] nodes."""
-    moved: IntArray
-    """[T, 3] for contended transfers as (edge, source node, target node) rows, or [0, 3] if they are not recorded."""
+    trace: Trace
+    """Scratch, shared by all states; empty unless transfers contend or memory is timed."""
 
 
 @inner
@@ -130,13 +163,12 @@ def batch_duration(t: SearchData, i: int, k: int, count: int) -> float:
 
 
 @inner
-def _append_transfers(t: SearchData, s: SearchState, count: int, v: int, k: int, n_moved: int) -> float:
+def _append_transfers(t: SearchData, s: SearchState, count: int, v: int, k: int, row: int) -> float:
     """Append the transfers to node v on device k, the earliest ready first; return the end of the last one in seconds.
 
-    They are the first `count` rows of `ready`, `seconds` and `producer`. If `moved` is not empty, they are written there from
-    row `n_moved` on.
+    They are the first `count` rows of `ready`, `seconds` and `producer`, and are recorded from row `row` on unless it is negative.
     """
-    resource, clock, ready, seconds, producer, moved = t.arrays.links.resource, s.now, s.ready, s.seconds, s.producer, s.moved
+    resource, clock, ready, seconds, producer = t.arrays.links.resource, s.now, s.ready, s.seconds, s.producer
     last, size, target = 0.0, len(resource), np.uint64(k)
     for x in range(count):
         first = x  # selection sort, because there are few
@@ -147,15 +179,21 @@ def _append_transfers(t: SearchData, s: SearchState, count: int, v: int, k: int,
         seconds[x], seconds[first] = seconds[first], seconds[x]
         for z in range(3):
             producer[x, z], producer[first, z] = producer[first, z], producer[x, z]
-        end, source = ready[x] + seconds[x], np.uint64(producer[x, 2])
+        begin, source = ready[x], np.uint64(producer[x, 2])
         if seconds[x] > 0.0 and resource[source, target, 0] >= 0:
             one, other = np.uint64(size + resource[source, target, 0]), np.uint64(size + resource[source, target, 1])
-            end = max(ready[x], clock[one], clock[other]) + seconds[x]
-            clock[one], clock[other] = end, end
-        if len(moved) > 0:
-            moved[n_moved + x, 0], moved[n_moved + x, 1], moved[n_moved + x, 2] = producer[x, 0], producer[x, 1], v
-        last = max(last, end)
+            begin = max(ready[x], clock[one], clock[other])
+            clock[one], clock[other] = begin + seconds[x], begin + seconds[x]
+        if row >= 0:
+            _record(s.trace, row + x, producer[x, 0], producer[x, 1], v, begin, begin + seconds[x])
+        last = max(last, begin + seconds[x])
     return last
+
+
+@inner
+def _record(trace: Trace, row: int, edge: int, source: int, target: int, begin: float, end: float) -> None:
+    trace.arcs[row, 0], trace.arcs[row, 1], trace.arcs[row, 2] = edge, source, target
+    trace.sent[row, 0], trace.sent[row, 1] = begin, end
 
 
 @inner
@@ -220,8 +258,8 @@ def same(clock: FloatArray, other: FloatArray) -> bool:
 
 
 @inner
-def _walk(t: SearchData, s: SearchState, first: int, touched: int, limit: float) -> tuple[float, int, int]:
-    """Evaluate as `update` does."""
+def _walk(t: SearchData, s: SearchState, first: int, touched: int, limit: float, records: bool) -> tuple[float, int, int]:
+    """Evaluate as `update` does, and write the trace if `records`; also return the number of arcs written."""
     pred_ptr, pred, pred_edge = t.arrays.pred_ptr, t.arrays.pred, t.arrays.pred_edge
     links, contended = t.arrays.links, t.arrays.links.contended
     task, cell, unit, durations, size_of, tail = t.task, t.cell, t.unit, t.durations, t.size_of, t.tail
@@ -231,14 +269,14 @@ def _walk(t: SearchData, s: SearchState, first: int, touched: int, limit: float)
     row, last = first // stride, len(clock) - 1
     for r in range(last + 1):
         clock[r] = s.clock[row, r]
-    if slots == 1 and not contended and not links.given:
+    if slots == 1 and not contended and not links.given and not records:
         return _one_batch_each(t, s, row, touched, limit)
-    position, until_row, n_moved = row * stride, 0, 0
+    position, until_row, arcs = row * stride, 0, 0
     succ_ptr, succ, finish_before, clock_before, settled = t.arrays.succ_ptr, t.arrays.succ, s.finish, s.clock, touched + 1
     while position < length:
         if until_row == 0:
             if position >= settled and same(clock, clock_before[row]):
-                return s.makespan[0], position, n_moved
+                return s.makespan[0], position, arcs
             for r in range(last + 1):
                 trial_clock[row, r] = clock[r]
             row += 1
@@ -258,41 +296,43 @@ def _walk(t: SearchData, s: SearchState, first: int, touched: int, limit: float)
                 if count <= 0:
                     continue
                 if at[a] >= position:
-                    return np.inf, position, n_moved
+                    return np.inf, position, arcs
                 h, done = device[b], trial[a]
-                if h == k:
-                    start = max(start, done)
-                    continue
-                took = link_seconds(links, e, h, k, multiplier(links, count))
-                if not contended:
+                took = 0.0 if h == k else link_seconds(links, e, h, k, multiplier(links, count))
+                if h == k or not contended:
                     start = max(start, done + took)
+                    if records:
+                        _record(s.trace, arcs, e, a, v, done, done + took)
+                        arcs += 1
                 else:
                     s.ready[found], s.seconds[found] = done, took
                     s.producer[found, 0], s.producer[found, 1], s.producer[found, 2] = e, a, h
                     found += 1
         if found > 0:
-            end = _append_transfers(t, s, found, v, k, n_moved)
+            end = _append_transfers(t, s, found, v, k, arcs if records else -1)
             start = max(start, end)
-            n_moved += found
+            arcs += found
         place = size_of[high[c] - low[c]]
         duration = durations[i, k, place] if place >= 0 else np.inf
         if duration > 0.0:
             start = max(start, clock[k])
             clock[k] = start + duration
         finish = start + duration
+        if records:
+            s.trace.begin[v] = start
         if position <= touched + 1 or finish != finish_before[v]:
             for x in range(succ_ptr[i], succ_ptr[i + 1]):
                 for slot in range(counts[unit[succ[x]]]):
                     settled = max(settled, at[succ[x] * slots + slot] + 1)
         trial[v] = finish
         if not (finish + tail[i, k] if position <= touched + 1 or slots > 1 else start + s.tail[v]) <= limit:  # also for NaN
-            return np.inf, position, n_moved
+            return np.inf, position, arcs
         clock[last] = max(clock[last], finish)
-    return clock[last], position, n_moved
+    return clock[last], position, arcs
 
 
 @kernel
-def update(t: SearchData, s: SearchState, first: int, touched: int, limit: float) -> tuple[float, int, int]:
+def update(t: SearchData, s: SearchState, first: int, touched: int, limit: float) -> tuple[float, int]:
     """Evaluate the current sequence, which is unchanged before position `first` and after `touched`.
 
     Ends as soon as all times are equal to those before the change. Unless `touched` is after the last position, the
@@ -305,18 +345,23 @@ def update(t: SearchData, s: SearchState, first: int, touched: int, limit: float
         for its data.
     end : int
         The position at which the evaluation ended, an argument of `rollback`.
-    transfers : int
-        Number of rows written to `s.moved`.
     """
-    makespan, end, n_moved = _walk(t, s, first, touched, limit)
+    makespan, end, _ = _walk(t, s, first, touched, limit, False)
     s.makespan[1], s.length[1] = makespan, end
-    return makespan, end, n_moved
+    return makespan, end
 
 
 @kernel
-def evaluate(t: SearchData, s: SearchState, first: int, limit: float) -> tuple[float, int, int]:
+def evaluate(t: SearchData, s: SearchState, first: int, limit: float) -> tuple[float, int]:
     """Evaluate the current sequence from position `first` to the end, see `update`."""
     return update(t, s, first, s.length[0], limit)
+
+
+@kernel
+def record(t: SearchData, s: SearchState) -> int:
+    """Write the trace of the current sequence as last evaluated; return the number of arcs."""
+    _, _, arcs = _walk(t, s, 0, s.length[0], np.inf, True)
+    return arcs
 
 
 @kernel

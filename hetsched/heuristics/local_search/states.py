@@ -9,9 +9,10 @@ import numpy as np
 from hetsched.analysis.levels import tails
 from hetsched.arrays import FloatArray, row_starts
 from hetsched.heuristics.local_search import state_kernels
-from hetsched.heuristics.local_search.state_kernels import SearchData, SearchState
-from hetsched.heuristics.memory_accounts import memory_claims
+from hetsched.heuristics.local_search.state_kernels import SearchData, SearchState, Trace
+from hetsched.heuristics.memory_accounts import memory_claims, memory_needs
 from hetsched.problem.problem import Problem
+from hetsched.schedule import memory
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
 
@@ -41,9 +42,29 @@ class States:
 
     @cached_property
     def typical_claim(self) -> float:
-        """Mean bytes claimed by a unit; 1 if no unit claims any."""
-        t = self.tables
-        return float(np.mean(t.weight + t.activation * self.problem.inputs)) or 1.0 if self.problem.n_units else 1.0
+        """Mean bytes of a unit, under ``peak`` memory at most; 1 if no unit has any."""
+        return float(np.mean([*memory_needs(self.problem)][-1])) or 1.0 if self.problem.n_units else 1.0
+
+    @cached_property
+    def trace(self) -> Trace:
+        """Room for the trace of one state at a time."""
+        t, problem = self.tables, self.problem
+        used = t.timed or problem.links.contended
+        nodes, arcs = len(t.task) * used, (2 * t.slots - 1) * problem.graph.n_edges * used
+        outputs = problem.n_tasks * (1 if t.slots == 1 else problem.inputs) * t.timed
+        spans = outputs + (arcs + nodes) * t.timed
+        return Trace(
+            begin=np.zeros(nodes),
+            arcs=np.zeros((arcs, 3), np.int64),
+            sent=np.zeros((arcs, 2)),
+            release=np.zeros(outputs),
+            spans=np.zeros((spans, 3)),
+            where=np.zeros(spans, np.int64),
+            keys=np.zeros(2 * spans),
+            items=np.zeros(2 * spans, np.int64),
+            held=np.zeros(problem.n_devices),
+            most=np.zeros(problem.n_devices),
+        )
 
     def empty(self) -> SearchState:
         """Return a state without nodes."""
@@ -78,7 +99,7 @@ class States:
             stale=np.zeros(K, np.bool_),
             marked=np.zeros(nodes, np.bool_),
             chain=np.zeros(nodes, np.int64),
-            moved=np.empty((0, 3), np.int64),
+            trace=self.trace,
         )
 
     def load(self, state: SearchState, schedule: Schedule) -> float:
@@ -107,7 +128,7 @@ class States:
 
     def settle(self, state: SearchState) -> float:
         """Evaluate a state from its first position and commit it; return its makespan in seconds."""
-        makespan, _, _ = state_kernels.evaluate(self.tables, state, 0, np.inf)
+        makespan, _ = state_kernels.evaluate(self.tables, state, 0, np.inf)
         state_kernels.commit(self.tables, state, 0)
         return float(makespan)
 
@@ -130,9 +151,9 @@ class States:
         items = np.arange(pointers[-1]) - np.repeat(pointers[:-1] - state.low[cell], size)
         order = None
         if self.problem.links.contended:
-            room = np.empty((2 * t.slots * self.problem.graph.n_edges, 3), np.int64)
-            _, _, count = state_kernels.evaluate(t, state._replace(moved=room), 0, np.inf)
-            order = room[:count].copy()
+            arcs = self.trace.arcs[: state_kernels.record(t, state)]
+            between = state.device[t.cell[arcs[:, 1]]] != state.device[t.cell[arcs[:, 2]]]
+            order = arcs[between]
             order[:, 1:] = state.position[order[:, 1:]]
         return Decision(t.task[nodes], state.device[cell], pointers, items, transfer_order=order)
 
@@ -195,12 +216,16 @@ def _tables(problem: Problem, held: float) -> SearchData:
         "weight": claims[:, 0],
         "activation": claims[:, 1],
         "capacity": problem.cluster.memory_bytes * _SLACK,
+        "resident": conservative[:, 1],
+        "outputs": graph.output_bytes,
+        "inputs": np.where(np.diff(graph.pred_ptr) == 0, graph.input_bytes, 0.0),
     }
     # All arrays are contiguous and writable, because numba compiles a kernel again for each other array type.
     return SearchData(
         arrays=problem.arrays,
         slots=slots,
         once=problem.batching == "once",
+        timed=problem.memory == "peak" and memory.limited(problem),
         stride=max(1, int(np.ceil(len(nodes) * _clocks(problem) * 8 / _CLOCK_BYTES))),
         **{name: np.array(column, order="C") for name, column in columns.items()},
     )

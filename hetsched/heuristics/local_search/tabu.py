@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from hetsched.heuristics.local_search.state_kernels import SearchState
 
 TRIALS = 6
-"""Places evaluated exactly in each iteration under contention, where values from heads and tails are only estimates."""
+"""Places evaluated exactly in each iteration under contention or ``peak`` memory, where values from heads and tails are only estimates."""
+PRESSURE = 0.01
+"""Initial penalty of a typical unit over the ``peak`` memory, as a share of the makespan."""
 PATIENCE = 2000
 """Iterations without a lower makespan after which the search restarts from another state."""
 WEIGHT = 4.0
@@ -51,11 +53,12 @@ class Walk:
         self.settings = tabu_kernels.Settings(width, groups, tenure, PATIENCE)
         self.memory = tabu_kernels.TabuState(
             disjunctive_kernels.new_graph(t),
-            disjunctive_kernels.new_candidates(TRIALS if t.arrays.links.contended else 1),
+            disjunctive_kernels.new_candidates(TRIALS if t.arrays.links.contended or t.timed else 1),
             search.log,
             np.zeros((len(t.task), len(t.capacity)), np.int64),
             np.zeros(2, np.int64),
             np.zeros(1),
+            np.array([PRESSURE * search.least / self.states.typical_claim]),
         )
         self.state = self.states.empty()
         self.begin()
@@ -64,23 +67,19 @@ class Walk:
         """Start from the search's current state with an empty tabu list."""
         from hetsched.heuristics.local_search import state_kernels
 
-        self.memory.expiry[:], self.memory.counts[:], self.memory.lowest[0] = 0, 0, self.search.makespan
+        lowest = self.search.makespan if self.search.fits else np.inf
+        self.memory.expiry[:], self.memory.counts[:], self.memory.lowest[0] = 0, 0, lowest
         state_kernels.copy(self.search.current, self.state)
 
     @property
     def lowest(self) -> float:
-        """Makespan of the best state since `begin`, in seconds."""
+        """Makespan of the best state since `begin`, in seconds; inf if none has fitted the memory."""
         return float(self.memory.lowest[0])
 
     @property
     def stuck(self) -> bool:
         """Whether the last `PATIENCE` iterations found no lower makespan."""
         return bool(self.memory.counts[1] >= PATIENCE)
-
-    @property
-    def outdated(self) -> bool:
-        """Whether the search has replaced its tables since this walk was made."""
-        return self.search.states is not self.states
 
     def run(self, budget: int) -> int:
         """Continue for at most `budget` evaluations, or until `stuck`; return the number of evaluations."""
@@ -135,14 +134,13 @@ def tabu(problem: Problem, monitor: Monitor, *, width: int = 8, groups: int = 2,
     elites: list[tuple[float, SearchState]] = []
     left = 0  # evaluations too few for an iteration are carried over to the next burst
     for count in search.bursts(weight=WEIGHT):
-        if walk.outdated:
-            walk, elites = Walk(search, width=width, groups=groups, tenure=tenure), []
         left += count
         left -= walk.run(left)
         if walk.stuck and left > LARGEST_SHAKE:
             _keep(elites, walk)
-            _, elite = elites[int(monitor.rng.integers(len(elites)))]
-            state_kernels.copy(elite, search.current)
+            if elites:
+                _, elite = elites[int(monitor.rng.integers(len(elites)))]
+                state_kernels.copy(elite, search.current)
             search.makespan = search.states.settle(search.current)
             left -= walk.shake(int(monitor.rng.integers(2, LARGEST_SHAKE)))
             walk.begin()
@@ -150,7 +148,7 @@ def tabu(problem: Problem, monitor: Monitor, *, width: int = 8, groups: int = 2,
 
 def _keep(elites: list[tuple[float, SearchState]], walk: Walk) -> None:
     """Add the best state of a walk to the elites, of which no two have the same makespan."""
-    if any(makespan == walk.lowest for makespan, _ in elites):
+    if np.isinf(walk.lowest) or any(makespan == walk.lowest for makespan, _ in elites):
         return
     from hetsched.heuristics.local_search import state_kernels
 

@@ -8,10 +8,13 @@ import numpy as np
 
 from hetsched.arrays import FloatArray, IntArray
 from hetsched.compiled import inner, kernel
-from hetsched.heuristics.local_search import disjunctive_kernels, edit_kernels, move_kernels, state_kernels
+from hetsched.heuristics.local_search import disjunctive_kernels, edit_kernels, excess_kernels, move_kernels, state_kernels
 from hetsched.heuristics.local_search.disjunctive_kernels import Candidates, DisjunctiveGraph
 from hetsched.heuristics.local_search.edit_kernels import Log
 from hetsched.heuristics.local_search.state_kernels import SearchData, SearchState, batch_duration
+
+PRESS = 1.03
+"""Factor by which the penalty of memory rises after an iteration that ends over the capacities, and falls after any other."""
 
 
 class TabuState(NamedTuple):
@@ -26,7 +29,9 @@ class TabuState(NamedTuple):
     counts: IntArray
     """[2]: number of iterations; number of iterations since the lowest makespan."""
     lowest: FloatArray
-    """[1]: the lowest makespan, in seconds."""
+    """[1]: the lowest makespan within the memory, in seconds; inf if there was none."""
+    pressure: FloatArray
+    """[1]: penalty in seconds per byte over the ``peak`` memory."""
 
 
 class Settings(NamedTuple):
@@ -46,7 +51,7 @@ class Settings(NamedTuple):
 def find_moves(t: SearchData, s: SearchState, w: TabuState, width: int, passes: int, rng: np.random.Generator) -> int:
     """Write the best places for up to `width` nodes of a critical chain into the candidates; return the number of nodes removed.
 
-    At most `passes` nodes are removed.
+    At most `passes` nodes are removed. Under ``peak`` memory every other one is any node.
     """
     net, candidates, chain = w.graph, w.candidates, s.chain
     links = disjunctive_kernels.critical_chain(net, s.length[0], chain, rng)
@@ -56,6 +61,8 @@ def find_moves(t: SearchData, s: SearchState, w: TabuState, width: int, passes: 
         y = x + move_kernels.below(rng, links - x)
         chain[x], chain[y] = chain[y], chain[x]
         out, taken = chain[x], taken + 1
+        if t.timed and rng.random() < 0.5:
+            out = move_kernels.below(rng, s.length[0])
         v = s.sequence[out]
         chain[x] = v
         left = disjunctive_kernels.take_out(t, net, s.length[0], out, disjunctive_kernels.worst(candidates))
@@ -67,7 +74,7 @@ def find_moves(t: SearchData, s: SearchState, w: TabuState, width: int, passes: 
             if k != s.device[c] and not may_run(t, s, c, k):
                 continue
             duration = batch_duration(t, i, k, s.high[c] - s.low[c])
-            limit = w.lowest[0] if w.expiry[v, k] > w.counts[0] else np.inf
+            limit = np.inf if w.expiry[v, k] <= w.counts[0] else -np.inf if t.timed else w.lowest[0]
             disjunctive_kernels.find_places(net, disjunctive_kernels.Removed(v, out, left), k, duration, limit, candidates, rng)
     return taken
 
@@ -106,24 +113,27 @@ def make(t: SearchData, s: SearchState, net: DisjunctiveGraph, log: Log, v: int,
 
 
 @kernel
-def try_place(t: SearchData, s: SearchState, net: DisjunctiveGraph, log: Log, v: int, k: int, behind: int, limit: float) -> float:
-    """Return the makespan after a move of a node if it is at most `limit`, else inf; the state does not change."""
-    first, low, high = make(t, s, net, log, v, k, behind)
+def try_place(t: SearchData, s: SearchState, w: TabuState, candidate: int, limit: float) -> float:
+    """Return the cost after the move of a candidate if the makespan is at most `limit`, else inf; the state does not change."""
+    net, log, place = w.graph, w.log, w.candidates.places[candidate]
+    first, low, high = make(t, s, net, log, place[0], place[1], place[2])
     if first < 0:
         return np.inf
-    makespan, end, _ = state_kernels.evaluate(t, s, first, limit)
+    makespan, end = state_kernels.evaluate(t, s, first, limit)
+    cost = excess_kernels.cost(t, s, makespan, w.pressure[0])
     state_kernels.rollback(t, s, first, end)
     disjunctive_kernels.restore(s, net, low, high)
     edit_kernels.undo(s, log)
-    return makespan
+    return cost
 
 
 @inner
-def try_group(t: SearchData, s: SearchState, log: Log, v: int, limit: float, rng: np.random.Generator) -> float:
-    """Move a random group of cells around a node to another device if the makespan becomes less than `limit`.
+def try_group(t: SearchData, s: SearchState, w: TabuState, v: int, limit: float, rng: np.random.Generator) -> float:
+    """Move a random group of cells around a node to another device if the cost becomes less than `limit`.
 
-    Returns the makespan, inf if nothing changed.
+    Returns the cost, inf if nothing changed.
     """
+    log = w.log
     c, u = t.cell[v], t.unit[t.task[v]]
     k = move_kernels.other_device(t, u, s.device[c], rng)
     if k < 0:
@@ -134,10 +144,11 @@ def try_group(t: SearchData, s: SearchState, log: Log, v: int, limit: float, rng
         return np.inf
     if edit_kernels.fits(t, s, log):
         first = log.size[1]
-        makespan, end, _ = state_kernels.evaluate(t, s, first, limit)
-        if makespan < limit:
+        makespan, end = state_kernels.evaluate(t, s, first, limit)
+        cost = excess_kernels.cost(t, s, makespan, w.pressure[0])
+        if cost < limit:
             state_kernels.commit(t, s, first)
-            return makespan
+            return cost
         state_kernels.rollback(t, s, first, end)
     edit_kernels.undo(s, log)
     return np.inf
@@ -145,14 +156,13 @@ def try_group(t: SearchData, s: SearchState, log: Log, v: int, limit: float, rng
 
 @inner
 def _best_candidate(t: SearchData, s: SearchState, w: TabuState) -> int:
-    """Return the candidate of lowest makespan, by evaluation of all."""
+    """Return the candidate of lowest cost, by evaluation of all."""
     candidates = w.candidates
     chosen, lowest = 0, np.inf
     for x in range(candidates.size[0]):
-        v, k, behind = candidates.places[x, 0], candidates.places[x, 1], candidates.places[x, 2]
-        makespan = try_place(t, s, w.graph, w.log, v, k, behind, lowest)
-        if makespan < lowest:
-            chosen, lowest = x, makespan
+        cost = try_place(t, s, w, x, lowest)
+        if cost < lowest:
+            chosen, lowest = x, cost
     return chosen
 
 
@@ -172,7 +182,7 @@ def search(
     The removal of one node, with all its places, counts as one evaluation. States below the lowest makespan are copied to
     `best`. Returns the makespan of `s` and the number of evaluations.
     """
-    candidates, exact = w.candidates, not t.arrays.links.contended
+    candidates, exact, pressure = w.candidates, not (t.arrays.links.contended or t.timed), w.pressure
     spent = 0
     reserve = 2 + settings.groups + (0 if exact else len(candidates.value))
     while spent + reserve <= budget and w.counts[1] < settings.patience:
@@ -196,12 +206,17 @@ def search(
             continue
         current = settle(t, s, first)
         spent += 1
+        over = excess_kernels.excess(t, s) if t.timed else 0.0
         w.expiry[v, old] = w.counts[0] + settings.tenure + move_kernels.below(rng, settings.tenure + 1)
         for _ in range(settings.groups):
             v = s.chain[move_kernels.below(rng, max(1, taken))]
             spent += 1
-            current = min(current, try_group(t, s, w.log, v, current, rng))
-        if current < w.lowest[0]:
+            value = try_group(t, s, w, v, current + pressure[0] * over, rng)
+            if value < np.inf:
+                over = excess_kernels.excess(t, s) if t.timed else 0.0
+                current = s.makespan[0]
+        pressure[0] *= PRESS if over > 0.0 else 1.0 / PRESS
+        if current < w.lowest[0] and over == 0.0:
             w.lowest[0], w.counts[1] = current, 0
             state_kernels.copy(s, best)
     return current, spent
@@ -210,7 +225,7 @@ def search(
 @inner
 def settle(t: SearchData, s: SearchState, first: int) -> float:
     """Evaluate and commit a state from position `first` on; return its makespan."""
-    makespan, _, _ = state_kernels.evaluate(t, s, first, np.inf)
+    makespan, _ = state_kernels.evaluate(t, s, first, np.inf)
     state_kernels.commit(t, s, first)
     return makespan
 
@@ -223,7 +238,7 @@ def shake(t: SearchData, s: SearchState, log: Log, rng: np.random.Generator, cha
         if not move_kernels.random_change(t, s, log, v, rng):
             continue
         first = log.size[1]
-        makespan, end, _ = state_kernels.evaluate(t, s, first, np.inf)
+        makespan, end = state_kernels.evaluate(t, s, first, np.inf)
         if makespan < np.inf:
             state_kernels.commit(t, s, first)
             current = makespan

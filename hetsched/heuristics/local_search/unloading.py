@@ -11,50 +11,46 @@ from hetsched.heuristics.local_search import edit_kernels, state_kernels
 from hetsched.heuristics.local_search.states import States
 from hetsched.heuristics.pacing import bursts
 from hetsched.problem.problem import Problem
-from hetsched.schedule import memory
 from hetsched.schedule.schedule import Schedule
-from hetsched.schedule.simulate import simulate
 from hetsched.search import Monitor, Role, select
 
-_WEIGHT = 1000.0
-"""Cost of simulating a decision, in passes over all tasks and edges."""
+_WEIGHT = 4.0
+"""Cost of the changes and of what devices hold afterwards, in passes over all tasks and edges."""
 
 
 def unload(monitor: Monitor) -> None:
     """Offer a schedule that fits the memory, made by random changes from one that does not.
 
-    It starts with the shortest schedule of the start methods without memory limits. Each change is
-    simulated, because ``peak`` memory depends on times, and kept unless the bytes over capacity, summed
-    over devices, increase. It ends at the first schedule that fits, or when the budget is used up.
+    It starts with the shortest schedule of the start methods without memory limits. Changes are kept unless the bytes over
+    capacity, summed over devices, increase. It ends at the first schedule that fits, or when the budget is used up.
     """
-    from hetsched.heuristics.local_search import tabu_kernels
+    from hetsched.heuristics.local_search import excess_kernels, tabu_kernels
 
     problem, rng = monitor.problem, monitor.rng
     roomy = _without_limits(problem)
     schedules = [monitor.subsolve(roomy, start.name).schedule for start in select(role=Role.START, problem=roomy)]
-    states = States(roomy)
-    current, trial, log = states.empty(), states.empty(), edit_kernels.new_log(states.tables)
-    makespan = _load_first(states, current, schedules)
+    states = States(problem)
+    tables, current, trial, log = states.tables, states.empty(), states.empty(), edit_kernels.new_log(states.tables)
+    unlimited = tables._replace(capacity=np.full(problem.n_devices, np.inf))
+    makespan, smallest = _load_first(states, trial, schedules), math.inf
     if math.isinf(makespan):
         monitor.note("no start was found, even with memory enough, whose batches are intervals of inputs, alike for co-located tasks")
         return
-    state_kernels.copy(current, trial)
-    smallest = math.inf
     for count in bursts(monitor, weight=_WEIGHT):
         for _ in range(count):
-            decision = states.decision(trial)
-            over = float(memory.over_capacity(problem, memory.needed(problem, simulate(problem, decision))).sum())
-            if over == 0.0:
-                monitor.offer(decision)
+            over = excess_kernels.excess(tables, trial)
+            if over == 0.0 and math.isfinite(monitor.offer(states.decision(trial))):
                 return
-            monitor.evaluated(1)
             if over <= smallest:
                 smallest = over
                 state_kernels.copy(trial, current)
+            else:
+                state_kernels.copy(current, trial)
+                states.settle(trial)
+            tabu_kernels.shake(unlimited, trial, log, rng, int(rng.geometric(0.5)), 0.0)
+            monitor.evaluated(1)
             if monitor.should_stop:
                 return
-            state_kernels.copy(current, trial)
-            tabu_kernels.shake(states.tables, trial, log, rng, int(rng.geometric(0.5)), 0.0)
 
 
 def _without_limits(problem: Problem) -> Problem:

@@ -74,5 +74,5 @@ def evaluate(t: SearchData, s: SearchState, group: IntArray, samples: Samples, b
     for sample in range(begin, end):
         for u in range(len(group)):
             s.device[u * t.slots] = samples.device[sample, group[u]]
-        makespan, _, _ = state_kernels.evaluate(t, s, 0, np.inf)
+        makespan, _ = state_kernels.evaluate(t, s, 0, np.inf)
         samples.makespan[sample], samples.violation[sample] = makespan, _violation(t, s, makespan < np.inf)

@@ -114,7 +114,7 @@ def test_a_try_is_refused_exactly_where_its_makespan_is_above_the_limit(communic
         state_kernels.copy(state, other)
         value = states.settle(other)
         for limit, kept in ((value * (1 + 1e-9), True), (value * (1 - 1e-9), False)):
-            makespan_found, end, _ = state_kernels.update(t, state, first, last, limit)
+            makespan_found, end = state_kernels.update(t, state, first, last, limit)
             assert makespan_found == pytest.approx(value, rel=1e-12) if kept else makespan_found > limit
             state_kernels.rollback(t, state, first, end)
 

@@ -6,12 +6,17 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import hetsched as hs
+from hetsched.heuristics.local_search import edit_kernels, excess_kernels, tabu_kernels
+from hetsched.heuristics.local_search.states import States
+from hetsched.problem.links import MODELS
+from hetsched.schedule import memory
 from hetsched.testing import brute_force, problems
 from hetsched.testing.profiles import examples
+from hetsched.testing.strategies import decisions
 
 
 def training(layers, memory, *, devices=2):
@@ -35,14 +40,41 @@ def test_a_device_holds_an_activation_for_each_layer_and_one_gradient_more():
 
 
 @pytest.mark.parametrize("method", ["annealing", "tabu"])
-@pytest.mark.parametrize("memory", [9.0, 8.1])
-def test_searches_cut_a_step_in_two_where_one_device_is_too_small(method, memory):
-    problem = training(10, memory)
+@pytest.mark.parametrize("capacity", [9.0, 8.1])
+def test_searches_cut_a_step_in_two_where_one_device_is_too_small(method, capacity):
+    problem = training(10, capacity)
     assert hs.solve(problem, "best-device").schedule is None
     solution = hs.solve(problem, method, evaluations=200_000)
     assert solution.schedule is not None
-    assert (solution.schedule.peak_memory <= memory).all()
+    assert (solution.schedule.peak_memory <= capacity).all()
     assert solution.makespan == pytest.approx(30.2)  # one transfer to the other device, one back
+
+
+@examples(30)
+@given(data=st.data(), seed=st.integers(0, 1000), changes=st.integers(0, 30))
+def test_the_excess_of_a_state_is_that_of_its_schedule(data, seed, changes):
+    communication = data.draw(st.sampled_from(list(MODELS)))
+    problem = data.draw(problems(memory="peak", tight=True, communication=communication, inputs=st.integers(1, 3)))
+    states = States(problem)
+    state, t = states.empty(), states.tables
+    assume(np.isfinite(states.load(state, hs.simulate(problem, data.draw(decisions(problem))))) and problem.n_tasks)
+    tabu_kernels.shake(t, state, edit_kernels.new_log(t), np.random.default_rng(seed), changes, 0.0)
+    schedule = hs.simulate(problem, states.decision(state))
+    over = memory.over_capacity(problem, schedule.peak_memory).sum()
+    assert excess_kernels.excess(t, state) == pytest.approx(over, rel=1e-6, abs=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["tabu", "evolution"])
+@given(problem=problems(memory="peak", tight=True, missing_links=False, n_tasks=st.integers(3, 6), n_devices=2))
+@examples(30)
+def test_what_is_found_is_near_the_optimum(method, problem):
+    try:
+        optimum = brute_force(problem, limit=20_000)
+    except hs.UnsupportedFeature:
+        return
+    if optimum is not None:
+        assert hs.solve(problem, method, evaluations=20_000).makespan <= 1.05 * optimum.makespan
 
 
 @pytest.mark.slow
