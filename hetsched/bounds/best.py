@@ -16,6 +16,7 @@ from hetsched.bounds.combinatorial import critical_path, head_tail_load, load, m
 from hetsched.bounds.destructive import destructive
 from hetsched.bounds.modular import modular
 from hetsched.bounds.relaxation import Optimum, dual_bound, linear_relaxation, small, split_modules
+from hetsched.bounds.set_partition import set_partitioning, streams
 from hetsched.bounds.steady_state import largest_unit, load_per_input, priced_load
 from hetsched.errors import OutOfTime
 from hetsched.problem.problem import Problem
@@ -78,6 +79,7 @@ BOUNDS = (
     Entry(largest_unit, Cost.QUICK, fits=lambda problem: problem.inputs == 1, objectives=LOADS),
     Entry(priced_load, Cost.QUICK, objectives=LOADS),
     Entry(load_per_input, Cost.CHEAP, objectives=LOADS),
+    Entry(set_partitioning, Cost.EXPENSIVE, fits=streams, objectives=frozenset({"max-load"})),
 )
 """All bounds, in the order in which they are computed."""
 

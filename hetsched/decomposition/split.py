@@ -15,7 +15,7 @@ from hetsched.analysis.modules import LARGEST, falls_apart
 from hetsched.arguments import COUNT, Rule
 from hetsched.decomposition.parts import PartialDecision
 from hetsched.decomposition.series import Series, cut
-from hetsched.decomposition.sweeps import Sweeps
+from hetsched.decomposition.sweeps import MOST_DEVICES, Sweeps
 from hetsched.errors import UnsupportedFeature
 from hetsched.heuristics.repair import repair
 from hetsched.modeling.backends import in_process, preferred
@@ -38,8 +38,6 @@ SHARE = 0.5
 """Share of the time for modules and windows if a search follows, and of the evaluations for windows."""
 JOINED = 0.1
 """Share of the time of modules and windows for the modules, if windows follow."""
-MOST_DEVICES = 64
-"""The most devices with windows, whose transfer times are stored for all pairs."""
 
 
 @dataclass(frozen=True)

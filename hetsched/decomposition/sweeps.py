@@ -23,10 +23,14 @@ from hetsched.stopping import Deadline
 
 LEVELS = ((8, 30), (12, 100), (20, 300), (36, 3000))
 """The most tasks of a window and nodes of one refutation, of the first windows and of those after them."""
+LARGEST = LEVELS[-1][0]
+"""The most tasks of a window, unless given."""
 PATIENCE = 4
 """Windows for each task, one after another, that are not shorter at the end of a level."""
 AT_ONCE = 0.5
 """Share of the windows of tasks that start one after another; the others have connected tasks."""
+MOST_DEVICES = 64
+"""The most devices with windows, whose transfer times are stored for all pairs."""
 DIVIDED = 2
 """The most tasks of a window whose batches change."""
 ALIKE = 0.5
@@ -100,6 +104,8 @@ class Sweeps:
     deadline : Deadline
     evaluations : int, optional
         The most evaluations: one for each window, and one for each shorter schedule.
+    largest : int, optional
+        The most tasks of a window.
     """
 
     def __init__(
@@ -111,8 +117,9 @@ class Sweeps:
         parallel: int,
         deadline: Deadline,
         evaluations: int | None = None,
+        largest: int = LARGEST,
     ) -> None:
-        self.problem, self.monitor, self.parallel, self.deadline = problem, monitor, parallel, deadline
+        self.problem, self.monitor, self.parallel, self.deadline, self.largest = problem, monitor, parallel, deadline, largest
         self.last = np.inf if evaluations is None else monitor.evaluations + evaluations
         self.jobs = Jobs[_Job](executor, self._learn, monitor.note)
         self.divisions = _divisions(problem)
@@ -134,7 +141,9 @@ class Sweeps:
             while self.makespan < before * (1 - BETTER) and not self._over:
                 before = self.makespan
                 for most, nodes in LEVELS:
-                    self._level(most, nodes)
+                    if self._over or self.largest < most > LEVELS[0][0]:
+                        break
+                    self._level(min(most, self.largest), nodes)
                     self.settled.clear()
         finally:
             self.jobs.cancel()

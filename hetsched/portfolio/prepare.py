@@ -26,7 +26,7 @@ from hetsched.costs.stages import Contention
 from hetsched.errors import UnsupportedFeature
 from hetsched.models.ios.counting import counts
 from hetsched.models.ios.dynamic_program import stages
-from hetsched.problem.cluster import Cluster
+from hetsched.problem.cluster import Cluster, Device
 from hetsched.problem.graph import TaskGraph
 from hetsched.problem.links import CONTENDED
 from hetsched.problem.problem import Problem
@@ -63,6 +63,9 @@ def prepare_bounds() -> None:
     """Compile the kernels of `best.every` and `certify` with a small problem."""
     problem = _small()
     for _ in best.every(problem):
+        pass
+    hosted = problem.cluster.replace(devices=[Device("a", kind="gpu"), Device("b", kind="cpu")])
+    for _ in best.every(problem.replace(cluster=hosted), objective="max-load"):
         pass
     certify(problem)
     modules(problem.graph, channels=2, largest=2)  # as in `every`, for graphs without a boundary of one channel
@@ -159,7 +162,7 @@ def _prepare_coarsening() -> None:
     operation_fusion(problem)
     acyclic(problem, np.arange(problem.n_tasks) % 2)
     fuse(problem.replace(graph=problem.graph.replace(op="relu")), [("relu", "relu")])
-    for name in ("split", "multilevel"):
+    for name in ("split", "lns", "multilevel"):
         prepare_methods([name], problem)
         mark_prepared(name)
 

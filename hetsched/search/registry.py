@@ -47,6 +47,7 @@ BUILT_IN = (
     "heuristics.multilevel",
     "models.methods",
     "decomposition.split",
+    "decomposition.neighbourhoods",
     "bounds.methods",
     "portfolio.auto",
 )
