@@ -400,7 +400,7 @@ class State:
     """Constraints on a schedule of the tasks of a window that ends before `end`, the X above.
 
     A root state is `State(instance, end)`, over a window of tasks or all, with what lemmas have proven: `heads` and `tails`, {(task,
-    device): time}; `at` is the task and device of a lemma. Then `propagate()`; `hint(token)`, which applies one of the rules R3 to R8; and
+    device): time}; `at` is the task and device of a lemma. Then `propagate()`; `hint(token)`, which applies one of the rules R3 to R9; and
     `branch(token)`, which makes this state the first branch and returns the second. Neither propagates.
 
     Attributes
@@ -413,7 +413,7 @@ class State:
     before, after : list [n] of int
         The tasks known to end before a task starts, and to start after it ends, as bits.
     every_input : bool
-        Whether R3, R6 and R8 count all inputs: at the root of the claim's lemma.
+        Whether R3, R6, R8 and R9 count all inputs: at the root of the claim's lemma.
     """
 
     def __init__(
@@ -544,8 +544,8 @@ class State:
                     self.before[a] |= earlier
 
     def hint(self, token: Sequence[Any]) -> None:
-        """Apply a rule: ``["b", a, b, l]`` R3, ``["h", a, j, l]`` R4, ``["t", b, j, l]`` R5, ``["m", a, b, l, l']`` R6, ``["j"]`` R7 or
-        ``["w", a, b, l]`` R8.
+        """Apply a rule: ``["b", a, b, l]`` R3, ``["h", a, j, l]`` R4, ``["t", b, j, l]`` R5, ``["m", a, b, l, l']`` R6, ``["j"]`` R7,
+        ``["w", a, b, l]`` R8 or ``["f", a, b, l]`` R9.
         """
         if self.contradiction:
             return
@@ -553,8 +553,8 @@ class State:
             self._beyond(int(token[0] == "t"), *token[1:])
         elif token[0] == "j":
             self._joins()
-        elif token[0] == "w":
-            self._within(*token[1:])
+        elif token[0] in "wf":
+            self._within(token[0] == "f" and not self.every_input, *token[1:])
         else:
             self._between(*token[1:])
 
@@ -569,13 +569,18 @@ class State:
         if (chosen or not total) and weight > (self.end - 1 - a - b) * total + room:
             self._contradict(f"the devices do not suffice for {len(chosen)} tasks between {a} and {b} before the end")
 
-    def _within(self, a: int, b: int, prices: Sequence[int]) -> None:
-        """R8: as R3, but a device works for the tasks only from the least head of one on it, until the least tail before the end."""
-        chosen, room = self._bounded(self.tasks, a, b), 0
+    def _within(self, distinct: bool, a: int, b: int, prices: Sequence[int]) -> None:
+        """R8: as R3, but a device works for the tasks only from the least head of one on it, until the least tail before the end; R9:
+        devices of one price begin with distinct tasks (of one input), and end with distinct tasks.
+        """
+        chosen, room, groups = self._bounded(self.tasks, a, b), 0, dict[int, list[int]]()
         for k, price in enumerate(prices):
-            own = [x for x in (i * self.size + k for i in chosen if k in self.devices[self.unit[i]]) if self.instance.p[x] > 0]
-            if own:
-                room += price * max(0, self.end - 1 - min(self.head[x] for x in own) - min(self.tail[x] for x in own))
+            groups.setdefault(price if distinct else k, []).append(k)
+        for own in groups.values():
+            left = ([i * self.size + k for k in own if k in self.devices[self.unit[i]]] for i in chosen)
+            places = [places for places in ([x for x in cells if self.instance.p[x] > 0] for cells in left) if places]
+            heads, tails = (sorted(min(levels[x] for x in cells) for cells in places) for levels in (self.head, self.tail))
+            room += prices[own[0]] * sum(max(0, self.end - 1 - first - last) for _, first, last in zip(own, heads, tails, strict=False))
         if chosen and self._weight(chosen, prices, (), self.every_input) > room:
             self._contradict(f"the devices do not suffice for {len(chosen)} tasks within their heads and tails")
 
@@ -701,8 +706,8 @@ def replay(state: State, tree: Sequence[Sequence[Any]], where: str = "the tree",
 
 _GOALS = {"release": "ikv", "delivery": "ikv", "makespan": ""}
 _TOKENS = {".": "", "d": "ik", "o": "ii", "b": "vvl", "h": "vil", "t": "vil", "m": "vvll"}
-NEWER = {"j": "", "w": "vvl"}
-"""Tokens that a certificate with the rules 2 has besides."""
+NEWER = {"j": (2, ""), "w": (2, "vvl"), "f": (3, "vvl")}
+"""Tokens that a certificate has besides from some version of the rules on."""
 
 
 class Lemma(NamedTuple):
@@ -747,9 +752,9 @@ def read_certificate(data: bytes, problem: Problem) -> Certificate:
     """Return the certificate of a document for a problem, or raise `Malformed`."""
     keys = "format version rules digest objective unit claim lemmas"
     top = _table(_parsed(data, "the certificate"), "the certificate", keys, "schedule made_by")
-    for key, values in (("format", ["hetsched-certificate"]), ("version", [1]), ("rules", [1, 2]), ("objective", ["makespan"])):
+    for key, values in (("format", ["hetsched-certificate"]), ("version", [1]), ("rules", [1, 2, 3]), ("objective", ["makespan"])):
         _one_of(top[key], f"{key} of the certificate", *values)
-    tokens = _TOKENS if top["rules"] == 1 else _TOKENS | NEWER
+    tokens = _TOKENS | {token: form for token, (since, form) in NEWER.items() if since <= top["rules"]}
     _need(re.fullmatch("[0-9a-f]{64}", _typed(top["digest"], str, "digest")) is not None, "digest must be 64 hexadecimal digits")
     _typed(top.get("made_by", ""), str, "made_by")
     unit, claim = _rational(top["unit"], "unit"), None if top["claim"] == "infinity" else _rational(top["claim"], "claim")
@@ -758,7 +763,7 @@ def read_certificate(data: bytes, problem: Problem) -> Certificate:
     lemmas = [_lemma(lemma, f"lemma {x}", problem, tokens) for x, lemma in enumerate(_list(top["lemmas"], "lemmas"))]
     fine = lemmas and [x for x, lemma in enumerate(lemmas) if lemma.goal == ["makespan"]] == [len(lemmas) - 1]
     _need(bool(fine), "the last lemma, and no other, must have the goal makespan")
-    counts = [sum(token[0] in kinds for lemma in lemmas for token in lemma.tree) for kinds in (".do", "bhtmjw")]
+    counts = [sum(token[0] in kinds for lemma in lemmas for token in lemma.tree) for kinds in (".do", "bhtmjwf")]
     _need(max(counts) <= MOST_NODES, f"the certificate has {counts[0]} nodes and {counts[1]} hints; of each may be {MOST_NODES}")
     decision = {"batches": None} if top.get("schedule") is None else _table(top["schedule"], "schedule", "batches", "transfers")
     _check_decision(decision["batches"], decision.get("transfers"), problem)

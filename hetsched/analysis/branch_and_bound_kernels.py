@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from hetsched.analysis.price_kernels import cheapest, even, first_prices, reprice, windows
 from hetsched.arrays import BoolArray, FloatArray, IntArray
 from hetsched.compiled import inner, kernel
 
@@ -147,64 +148,6 @@ def _sort(level: FloatArray, order: IntArray) -> None:
 
 
 @inner
-def _first_prices(least: FloatArray, initial: FloatArray) -> None:
-    """Write prices inversely proportional to the mean finite duration on each device, summing to 1."""
-    m, size = least.shape
-    whole = 0.0
-    for k in range(size):
-        total, count = 0.0, 0
-        for i in range(m):
-            if least[i, k] < np.inf:
-                total += least[i, k]
-                count += 1
-        initial[k] = count / total if total > 0.0 else 0.0
-        whole += initial[k]
-    for k in range(size):
-        initial[k] = initial[k] / whole if whole > 0.0 else 1.0 / size
-
-
-@inner
-def _cheapest(least: FloatArray, prices: FloatArray, i: int) -> int:
-    best, device = np.inf, 0
-    for k in range(len(prices)):
-        if least[i, k] < np.inf and least[i, k] * prices[k] < best:
-            best, device = least[i, k] * prices[k], k
-    return device
-
-
-@inner
-def _reprice(prices: FloatArray, load: FloatArray, iteration: int, initial: FloatArray) -> bool:
-    """Set the prices of an iteration, counted from -K; return False if all loads are equal.
-
-    The first K iterations price one device alone, for work that can run nowhere else; then, from
-    `initial`, the prices of loaded devices rise (multiplicative weights).
-    """
-    size = len(prices)
-    if iteration < 0:
-        for k in range(size):
-            prices[k] = 1.0 if k == iteration + size else 0.0
-        return True
-    if iteration == 0:
-        for k in range(size):
-            prices[k] = initial[k]
-        return True
-    mean, spread, total = 0.0, 0.0, 0.0
-    for k in range(size):
-        mean += prices[k] * load[k]
-    for k in range(size):
-        spread = max(spread, abs(load[k] - mean))
-    if spread <= 1e-9 * mean:
-        return False
-    step = 1.0 / iteration**0.7
-    for k in range(size):
-        prices[k] *= np.exp(step * (load[k] - mean) / spread)
-        total += prices[k]
-    for k in range(size):
-        prices[k] /= total
-    return True
-
-
-@inner
 def _tighten_by_load(
     before: BoolArray,
     ahead: bool,
@@ -215,6 +158,7 @@ def _tighten_by_load(
     divisor: float,
     iterations: int,
     by_head: IntArray,
+    chain: IntArray,
     ints: IntArray,
     devices: FloatArray,
 ) -> bool:
@@ -225,9 +169,8 @@ def _tighten_by_load(
     """
     m, size = least.shape
     mine, chosen, place = ints[0], ints[1], ints[2]
-    load, prices, initial, begin, rest = devices[0], devices[1], devices[2], devices[3], devices[4]
+    load, prices, initial, begin, shared = devices[0], devices[1], devices[2], devices[3], devices[4]
     _sort(head, by_head)
-    _first_prices(least, initial)
     risen = False
     for j in range(m):
         count = 0
@@ -246,29 +189,31 @@ def _tighten_by_load(
                 load[k] += least[mine[x], k]
                 best = max(best, head[mine[x]] + load[k])
         for iteration in range(iterations):
-            if not _reprice(prices, load, iteration, initial):
+            if not reprice(prices, load, iteration, initial):
                 break
             total, value, cut = 0.0, 0.0, 0
-            for k in range(size):
-                begin[k], rest[k] = np.inf, np.inf
+            devices[3:] = np.inf
             for x in range(count):
                 i = mine[x]
-                chosen[x] = _cheapest(least, prices, i)
+                chosen[x] = cheapest(least, prices, i)
                 total += least[i, chosen[x]] * prices[chosen[x]]
-                _windows(start, start, least, i, begin, rest)
-                end = total
-                for k in range(size):
-                    end += prices[k] * max(head[i], min(begin[k], head[j]))  # j starts at the latter or later: no window is negative
+                windows(start, least, i, chain, begin, shared)
+                alone, grouped = total, total
+                for k in range(size):  # j starts at head[j] or later: no window is negative
+                    alone += prices[k] * max(head[i], min(begin[k], head[j]))
+                    grouped += prices[k] * max(head[i], min(shared[k], head[j]))
+                end = max(alone, grouped) if iteration >= 0 else alone
                 if end > value:
                     value, cut = end, x + 1
             best = max(best, value)
-            for k in range(size):
-                load[k], begin[k] = 0.0, np.inf
+            load[:] = 0.0
+            devices[3:] = np.inf
             for x in range(cut):
                 load[chosen[x]] += least[mine[x], chosen[x]]
-                _windows(start, start, least, mine[x], begin, rest)
+                windows(start, least, mine[x], chain, begin, shared)
             for k in range(size):
                 load[k] += min(begin[k], head[j])
+            even(load, chain)
         best *= _SAFE
         if divisor > 0.0:
             best = np.ceil(best / divisor) * divisor
@@ -280,16 +225,15 @@ def _tighten_by_load(
 
 
 @inner
-def _windows(start: FloatArray, tail: FloatArray, least: FloatArray, i: int, begin: FloatArray, rest: FloatArray) -> None:
-    """Extend the windows of the devices to a task of positive length: the least starts, and the least times after an end."""
-    for k in range(len(begin)):
-        if 0.0 < least[i, k] < np.inf:
-            begin[k], rest[k] = min(begin[k], start[i, k]), min(rest[k], tail[i, k])
-
-
-@inner
 def _overloads(
-    bounds: FloatArray, least: FloatArray, horizon: float, iterations: int, ints: IntArray, tasks: FloatArray, devices: FloatArray
+    bounds: FloatArray,
+    least: FloatArray,
+    horizon: float,
+    iterations: int,
+    chain: IntArray,
+    ints: IntArray,
+    tasks: FloatArray,
+    devices: FloatArray,
 ) -> tuple[bool, float, float]:
     """Return whether the tasks between some head and some tail exceed the horizon, and these two.
 
@@ -298,7 +242,9 @@ def _overloads(
     m, size = least.shape
     start, tail, head, end = bounds[0], bounds[1], tasks[0], tasks[1]
     chosen, place, by_end = ints[1], ints[2], ints[4]
-    load, prices, initial, begin, rest = devices[0], devices[1], devices[2], devices[3], devices[4]
+    load, prices, initial, begin, rest, starts, ends = devices[0], devices[1], devices[2], devices[3], devices[4], devices[5], devices[6]
+    if horizon == np.inf:
+        return False, 0.0, 0.0
     _sort(end, by_end)
     for y in range(m):  # work that can run on one device only
         for k in range(size):
@@ -311,49 +257,59 @@ def _overloads(
                     for h in range(size):
                         prices[h] = 1.0 if h == k else 0.0
                     return True, head[y], end[i]
-    _first_prices(least, initial)
     for iteration in range(iterations):
-        if not _reprice(prices, load, iteration, initial):
+        if not reprice(prices, load, iteration, initial):
             break
         best, after, until = 0.0, 0.0, 0.0
         for i in range(m):
-            chosen[i] = _cheapest(least, prices, i)
+            chosen[i] = cheapest(least, prices, i)
         for y in range(m):
             total = 0.0
-            for k in range(size):
-                begin[k], rest[k] = np.inf, np.inf
+            devices[3:] = np.inf
             for i in by_end:
                 if head[i] >= head[y]:
                     total += least[i, chosen[i]] * prices[chosen[i]]
-                    _windows(start, tail, least, i, begin, rest)
-                    value = total
-                    for k in range(size):
-                        idle = begin[k] + rest[k] if begin[k] < np.inf else head[y] + end[i]
-                        value += prices[k] * min(idle, horizon)  # no window is negative
+                    windows(start, least, i, chain, begin, starts)
+                    windows(tail, least, i, chain, rest, ends)
+                    alone, grouped = 0.0, 0.0
+                    for k in range(size):  # no window is negative
+                        alone += prices[k] * min(begin[k] + rest[k], horizon)
+                        grouped += prices[k] * min(starts[k] + ends[k], horizon)
+                    value = total + (max(alone, grouped) if iteration >= 0 else alone)
                     if total > 0.0 and value > best:
                         best, after, until = value, head[y], end[i]
         if best * _SAFE > horizon:
             return True, after, until
-        for k in range(size):
-            load[k], begin[k], rest[k] = 0.0, np.inf, np.inf
+        load[:] = 0.0
+        devices[3:] = np.inf
         for i in range(m):
             if head[i] >= after and end[i] >= until:
                 load[chosen[i]] += least[i, chosen[i]]
-                _windows(start, tail, least, i, begin, rest)
+                windows(start, least, i, chain, begin, starts)
+                windows(tail, least, i, chain, rest, ends)
         for k in range(size):
             load[k] += min(begin[k] + rest[k], horizon) if begin[k] < np.inf else after + until
+        even(load, chain)
     return False, 0.0, 0.0
 
 
 @kernel
 def overload(
-    bounds: FloatArray, least: FloatArray, horizon: float, iterations: int, ints: IntArray, tasks: FloatArray, devices: FloatArray
+    bounds: FloatArray,
+    least: FloatArray,
+    horizon: float,
+    iterations: int,
+    chain: IntArray,
+    ints: IntArray,
+    tasks: FloatArray,
+    devices: FloatArray,
 ) -> tuple[bool, float, float]:
     """Return whether the tasks between some head and some tail exceed the horizon, and these two; row 1 of `devices` has the prices.
 
     Arguments as in `contradicts`, but for rows 0 and 1 of `tasks`, which have the heads and tails, and row 2 of `ints`.
     """
-    return _overloads(bounds, least, horizon, iterations, ints, tasks, devices)
+    first_prices(least, bounds[0], bounds[1], chain, devices[2])
+    return _overloads(bounds, least, horizon, iterations, chain, ints, tasks, devices)
 
 
 @inner
@@ -396,6 +352,22 @@ def _put_in_order(
     return news
 
 
+@inner
+def _least_levels(least: FloatArray, start: FloatArray, tail: FloatArray, head: FloatArray, end: FloatArray, place: IntArray) -> None:
+    """Write the least start and the least tail of each task, [m] each, and its only device left, -1 if there are several."""
+    m, size = least.shape
+    for i in range(m):
+        left = 0
+        head[i], end[i] = np.inf, np.inf
+        for k in range(size):
+            if least[i, k] < np.inf:
+                place[i] = k
+                left += 1
+            head[i], end[i] = min(head[i], start[i, k]), min(end[i], tail[i, k])
+        if left > 1:
+            place[i] = -1
+
+
 @kernel
 def contradicts(
     pointer: IntArray,
@@ -408,6 +380,7 @@ def contradicts(
     divisor: float,
     iterations: int,
     bounds: FloatArray,
+    chain: IntArray,
     ints: IntArray,
     tasks: FloatArray,
     devices: FloatArray,
@@ -434,43 +407,48 @@ def contradicts(
         Written: earliest starts and tails.
     ints : [5, m]
         Row 2 is written: the only device left of a task, -1 if there are several. Rows 3 and 4 hold permutations of the tasks.
-    tasks, devices : [5, m], [5, K]
+    chain : [2, K]
+        Written: the next device of a group of exchangeable devices, or -1, and the first of the group.
+    tasks, devices : [5, m], [7, K]
         Scratch.
     """
     least, release, delivery = node[0], node[1], node[2]
     start, tail = bounds[0], bounds[1]
     head, end = tasks[0], tasks[1]
     place = ints[2]
-    m, size = least.shape
+    m = len(least)
     latest = horizon * (1.0 + 8.0 * m * 2.2e-16)  # rounding along a path must not remove a device
     for _ in range(_ROUNDS):
         if not _narrow(pointer, arcs, lag, unit, least, release, delivery, latest, start, tail, tasks[2:]):
             return True
-        for i in range(m):
-            left = 0
-            head[i], end[i] = np.inf, np.inf
-            for k in range(size):
-                if least[i, k] < np.inf:
-                    place[i] = k
-                    left += 1
-                head[i], end[i] = min(head[i], start[i, k]), min(end[i], tail[i, k])
-            if left > 1:
-                place[i] = -1
+        _least_levels(least, start, tail, head, end, place)
+        first_prices(least, start, tail, chain, devices[2])
         news = _put_in_order(before, place, least, release, delivery, start, tail, latest)
         if news == _CONTRADICTION:
             return True
         for side in range(2):
             if _tighten_by_load(
-                before, side == 0, tasks[side], bounds[side], least, node[1 + side], divisor, iterations, ints[3 + side], ints, devices
+                before,
+                side == 0,
+                tasks[side],
+                bounds[side],
+                least,
+                node[1 + side],
+                divisor,
+                iterations,
+                ints[3 + side],
+                chain,
+                ints,
+                devices,
             ):
                 news = _NEWS
         if news == _NO_NEWS:
             break
-    return _overloads(bounds, least, horizon, iterations, ints, tasks, devices)[0]
+    return _overloads(bounds, least, horizon, iterations, chain, ints, tasks, devices)[0]
 
 
 @inner
-def _undecided(least: FloatArray, place: IntArray, start: FloatArray, tail: FloatArray) -> tuple[int, int]:
+def _undecided(least: FloatArray, place: IntArray, start: FloatArray, tail: FloatArray, weight: FloatArray) -> tuple[int, int]:
     """Return the longest task with several devices left, and the best of these; (-1, -1) if there is none."""
     m, size = least.shape
     task, device, most = -1, -1, -1.0
@@ -483,8 +461,8 @@ def _undecided(least: FloatArray, place: IntArray, start: FloatArray, tail: Floa
                 shortest = min(shortest, least[i, k])
                 if start[i, k] + least[i, k] + tail[i, k] < best:
                     best, at = start[i, k] + least[i, k] + tail[i, k], k
-        if shortest + 1e-3 * best > most:
-            task, device, most = i, at, shortest + 1e-3 * best
+        if shortest + weight[i] + 1e-3 * best > most:
+            task, device, most = i, at, shortest + weight[i] + 1e-3 * best
     return task, device
 
 
@@ -508,9 +486,11 @@ def _unordered(before: BoolArray, least: FloatArray, place: IntArray, start: Flo
 
 
 @kernel
-def choose(before: BoolArray, least: FloatArray, place: IntArray, start: FloatArray, tail: FloatArray) -> tuple[int, int, int]:
+def choose(
+    before: BoolArray, least: FloatArray, place: IntArray, start: FloatArray, tail: FloatArray, weight: FloatArray
+) -> tuple[int, int, int]:
     """Return the branching: (DEVICE, task, device to try first), (ORDER, task to try first, other task) or (NOTHING, 0, 0)."""
-    task, other = _undecided(least, place, start, tail)
+    task, other = _undecided(least, place, start, tail, weight)
     if task >= 0:
         return DEVICE, task, other
     task, other = _unordered(before, least, place, start, tail)

@@ -177,7 +177,7 @@ class TaskSubset:
         self.mates = [np.flatnonzero(self.unit == unit) for unit in self.unit]
         """Co-located tasks of each task, including itself."""
         self._levels, self._ints = np.empty((2, m, size)), np.empty((_ROWS, m), np.int64)
-        self._room = np.empty((5, m)), np.empty((5, size))
+        self._chain, self._room = np.empty((2, size), np.int64), (np.empty((5, m)), np.empty((7, size)))
         self._connect_both()
         self._lags = np.unique(lag)
         self._scarce = bool(np.isfinite(self.single_input.room).any())
@@ -205,6 +205,21 @@ class TaskSubset:
         for same in classes:
             alike[np.ix_(same, same)] = True
         return alike
+
+    @cached_property
+    def weight(self) -> FloatArray:
+        """Seconds that the transfers of a task take at least in all, if each leads to another device, [m]; 0 if no two devices are alike.
+
+        Where devices are equal, transfers are what the place of a task decides; else it is durations.
+        """
+        m, size = self._levels.shape[1:]
+        if np.count_nonzero(self._alike) == size:
+            return np.zeros(m)
+        apart = np.where(np.eye(size, dtype=bool), np.inf, self.lag).min(axis=(1, 2))
+        apart[np.isinf(apart)] = 0.0
+        edge, end = self._arcs.transpose(1, 0, 2).reshape(2, -1)
+        weight: FloatArray = np.bincount(end, apart[edge], m).astype(np.float64)
+        return weight
 
     def _exchangeable(self, h: int, k: int) -> bool:
         least, room = self.single_input.least, self.single_input.room
@@ -388,11 +403,14 @@ class TaskSubset:
                 divisor,
                 _PRICES,
                 self._levels,
+                self._chain,
                 self._ints,
                 *self._room,
             ) or (self._scarce and self._overfills(self._ints[2]))
             start, tail = self._levels
-            kind, task, other = (kernels.NOTHING, 0, 0) if refuted else kernels.choose(before, state[0], self._ints[2], start, tail)
+            kind, task, other = (
+                (kernels.NOTHING, 0, 0) if refuted else kernels.choose(before, state[0], self._ints[2], start, tail, self.weight)
+            )
             if budget.log is not None:
                 budget.log.append((kind, task, other, int(self._ints[2, task])))
             if refuted:

@@ -17,7 +17,7 @@ from hetsched.search.solution import Bound
 LARGEST = 300
 """The most tasks; memory and time of a node grow with their square."""
 EVALUATIONS = 300
-"""Evaluations for each task in the search for a better schedule after the first pass."""
+"""Evaluations for each task in the first search for a better schedule; those before later passes have 4, 9 and 16 times as many."""
 WORK = 1e8
 """Limit of the work without a time limit: about ten seconds."""
 NODES = (30, 300, 3000, 30_000, 300_000)
@@ -44,8 +44,8 @@ def branch(problem: Problem, monitor: Monitor, upper: float = math.inf, nodes: i
     )
     low = 0.0
     for number, most in enumerate(NODES):
-        if search and number == 1 and monitor.best is not None and nodes > NODES[0]:
-            _search(problem, monitor)
+        if search and number and monitor.best is not None and nodes > NODES[0]:
+            _search(problem, monitor, number - 1)
         if monitor.should_stop or budget.over:
             return
         if most == AT_ONCE <= nodes and monitor.best is not None:
@@ -71,10 +71,11 @@ def _at_once(subset: TaskSubset, node: FloatArray, budget: RefutationBudget, bes
         best = monitor.incumbent
 
 
-def _search(problem: Problem, monitor: Monitor) -> None:
-    """Search for a better schedule for a limited time."""
-    evaluations = EVALUATIONS * problem.n_tasks
-    search = select(kind=Kind.SEARCH, objective="makespan", auto=True)[0]
+def _search(problem: Problem, monitor: Monitor, number: int) -> None:
+    """Search for a better schedule for a limited time, by the search of a number, longer for later ones."""
+    evaluations = EVALUATIONS * (number + 1) ** 2 * problem.n_tasks
+    searches = select(kind=Kind.SEARCH, objective="makespan", auto=True)
+    search = searches[number % len(searches)]
     solution = monitor.subsolve(problem, search.name, time_limit=monitor.time_limit(0.1), evaluations=evaluations, start=monitor.best)
     if solution.schedule is not None:
         monitor.offer(solution.schedule.decision)

@@ -23,7 +23,8 @@ class LemmaRow(Row, kw_only=True):
 
     Goals are ["release", task, device, time], ["delivery", task, device, time] and, of the last lemma alone, ["makespan"]. Tokens are
     ["d", task, device] and ["o", task, task], which branch; ["."], a leaf; and hints: ["b", head, tail, prices], ["h", head, task, prices],
-    ["t", tail, task, prices], ["m", head, tail, prices, prices of bits] and, with the rules 2, ["j"] and ["w", head, tail, prices].
+    ["t", tail, task, prices], ["m", head, tail, prices, prices of bits]; with the rules 2 also ["j"] and ["w", head, tail, prices], with
+    the rules 3 ["f", head, tail, prices].
     """
 
     window: list[Natural] | None
@@ -44,7 +45,7 @@ class CertificateDocument(Document[Certificate], kw_only=True, tag="hetsched-cer
     `digest` is that of the exact problem; `claim` is seconds, or "infinity": there is no schedule.
     """
 
-    rules: Literal[1, 2]
+    rules: Literal[1, 2, 3]
     digest: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
     objective: Literal["makespan"]
     unit: Rational
@@ -56,10 +57,10 @@ class CertificateDocument(Document[Certificate], kw_only=True, tag="hetsched-cer
     @classmethod
     def of(cls, value: Certificate) -> Self:
         """Return the document of a certificate."""
-        decision = value.schedule
+        decision, kinds = value.schedule, {token[0] for lemma in value.lemmas for token in lemma.tree}
         return cls(
             version=VERSION,
-            rules=2 if any(token[0] in checker.NEWER for lemma in value.lemmas for token in lemma.tree) else 1,
+            rules=3 if "f" in kinds else 2 if kinds & checker.NEWER.keys() else 1,
             digest=value.digest,
             objective="makespan",
             unit=str(value.unit),

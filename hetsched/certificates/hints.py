@@ -67,7 +67,7 @@ def whole(prices: FloatArray, total: float = PRICE) -> tuple[int, ...]:
 
 
 def between(view: View, cost: FloatArray) -> Iterator[Token]:
-    """Yield the hints of R3 and R8 of the tasks between some head and some tail that exceed the horizon, if there are any.
+    """Yield the hints of R3, R8 and R9 of the tasks between some head and some tail that exceed the horizon, if there are any.
 
     `cost` [n, K] are the durations that count: at the root those of all inputs.
     """
@@ -75,12 +75,15 @@ def between(view: View, cost: FloatArray) -> Iterator[Token]:
 
     least = np.where(np.isfinite(view.least), cost, np.inf)
     n, size = least.shape
-    ints, tasks, devices = np.zeros((5, n), np.int64), np.stack([view.head, view.end]), np.empty((5, size))
+    ints, tasks, devices = np.zeros((5, n), np.int64), np.stack([view.head, view.end]), np.empty((7, size))
+    chain = np.empty((2, size), np.int64)
     ints[2], ints[4] = view.place, np.arange(n)
-    found, head, tail = kernels.overload(np.stack([view.start, view.tail]), least, view.horizon, _ITERATIONS, ints, tasks, devices)
+    found, head, tail = kernels.overload(np.stack([view.start, view.tail]), least, view.horizon, _ITERATIONS, chain, ints, tasks, devices)
     if found:
+        prices = whole(devices[1])
         for rule in "bw":
-            yield rule, int(head), int(tail), whole(devices[1])
+            yield rule, int(head), int(tail), prices
+        yield "f", int(head), int(tail), tuple(price + int(first) for price, first in zip(prices, chain[1], strict=True))
 
 
 def overfull(view: View, bytes_: FloatArray, room: FloatArray) -> Iterator[Token]:

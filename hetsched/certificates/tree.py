@@ -119,7 +119,7 @@ def _chosen(window: Window, state: checker.State) -> Token | None:
     from hetsched.analysis import branch_and_bound_kernels as kernels
 
     view = view_of(window, state)
-    kind, task, other = kernels.choose(view.before, view.least, view.place, view.start, view.tail)
+    kind, task, other = kernels.choose(view.before, view.least, view.place, view.start, view.tail, window.subset.weight)
     if kind == kernels.DEVICE:
         return "d", int(view.tasks[task]), int(other)
     return ("o", int(view.tasks[task]), int(view.tasks[other])) if kind == kernels.ORDER else None
@@ -176,7 +176,7 @@ def closing(window: Window, state: checker.State, deadline: Deadline, *, root: b
 
 
 def _final(window: Window, state: checker.State, view: View, root: bool) -> Iterator[Token]:
-    """Yield hints of R3, R6 and R8 that may contradict a state."""
+    """Yield hints of R3, R6, R8 and R9 that may contradict a state."""
     whole, tasks = window.relaxation, window.tasks
     bits = whole.bits(whole.problem.inputs if state.every_input else 1)[tasks]
     cost = (whole.every if state.every_input else whole.least)[tasks]

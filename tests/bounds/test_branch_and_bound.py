@@ -89,10 +89,20 @@ def identical(rng: np.random.Generator) -> hs.Problem:
     return hs.Problem(graph, cluster, durations=durations)
 
 
+def fork_join(rng: np.random.Generator, inner: int, processors: int, most: int) -> hs.Problem:
+    """Return a random fork and join of some tasks on identical processors, each transfer of up to `most` seconds."""
+    middle = np.arange(1, inner + 1)
+    edges = np.vstack([np.column_stack([0 * middle, middle]), np.column_stack([middle, 0 * middle + inner + 1])])
+    graph = hs.TaskGraph([f"t{i}" for i in range(inner + 2)], edges, edge_bytes=rng.integers(0, most + 1, 2 * inner))
+    durations = np.tile(rng.integers(1, 6, (inner + 2, 1)), processors)
+    return hs.Problem(graph, hs.Cluster([f"d{k}" for k in range(processors)], bandwidth=1.0), durations=durations)
+
+
 def optima_hold(seeds: range) -> None:
     """Within one node, a few and many the bound is at most the optimum; with many it is the optimum, which is never refuted."""
     for seed in seeds:
-        problem = identical(np.random.default_rng(seed))
+        rng = np.random.default_rng(seed)
+        problem = fork_join(rng, int(rng.integers(2, 4)), int(rng.integers(2, 5)), 4) if seed % 3 == 0 else identical(rng)
         best = brute_force(problem, limit=10**7)
         assert best is not None
         subset = everything(problem)
@@ -134,6 +144,48 @@ def test_a_device_works_from_when_data_can_be_there() -> None:
     budget = RefutationBudget(1)
     assert subset.refute(subset.node(pins=pins), 9.0, budget) is True
     assert subset.refute(subset.node(pins=pins), 10.0, RefutationBudget(1000)) == 10
+
+
+def test_the_first_tasks_of_equal_devices_are_distinct() -> None:
+    """A fork and join of 1 s each on x, and 7 tasks of 2 s, whose transfers to and from other devices take 1 to 7 s.
+
+    In 8 s x runs three of them. y and z begin at 2 and 3 s, and end 2 and 3 s before the end, which leaves 4 + 2 s for the other 8 s.
+    """
+    middle, wait = list("abcdefg"), [1.0, 2, 3, 4, 5, 6, 7]
+    edges = [edge for name, x in zip(middle, wait, strict=True) for edge in (("s", name, x), (name, "t", x))]
+    durations = np.tile([[1.0], *[[2.0]] * 7, [1.0]], 3)
+    subset = everything(hs.Problem(hs.TaskGraph(["s", *middle, "t"], edges), hs.Cluster(list("xyz"), bandwidth=1), durations=durations))
+    assert subset.refute(subset.node(pins=[(0, 0), (8, 0)]), 8.0, RefutationBudget(1)) is True
+
+
+def test_where_devices_are_equal_the_task_with_most_transfers_is_placed_first() -> None:
+    """On devices of which none are equal it is the longest task."""
+    problem = fork_join(np.random.default_rng(1), 6, 3, 9)
+    time, transfers = problem.durations[:, 0, 0], np.bincount(problem.graph.edges.ravel(), np.repeat(problem.graph.edge_bytes, 2))
+    assert time[transfers.argmax()] < time.max()
+    for unlike, first in ((0.0, transfers.argmax()), (1.0, time.argmax())):
+        subset = everything(problem.replace(durations=problem.durations[:, :, 0] * (1 + unlike * np.arange(3))))
+        budget = RefutationBudget(2, log=[])
+        subset.refute(subset.node(), 2 * problem.durations[:, 0].sum(), budget)
+        assert budget.log is not None
+        assert budget.log[0][1] == first
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("processors", "seed", "optimum"), [(2, 0, 93), (4, 0, 53), (4, 1, 50), (16, 1, 28)])
+def test_forks_and_joins_of_thirty_tasks_are_refuted_in_few_nodes(processors: int, seed: int, optimum: int) -> None:
+    """Those of benchmarks/identical.py; a constraint solver has a bound of 19 for the first after a minute."""
+    rng = np.random.default_rng([seed, 30, 3])
+    time, middle = rng.integers(1, 11, 30), np.arange(1, 29)
+    edges = np.vstack([np.column_stack([0 * middle, middle]), np.column_stack([middle, 0 * middle + 29])])
+    graph = hs.TaskGraph([f"t{i}" for i in range(30)], edges, edge_bytes=rng.integers(1, round(2 * time.mean()), 56))
+    cluster = hs.Cluster([f"p{k}" for k in range(processors)], bandwidth=1.0)
+    problem = hs.Problem(graph, cluster, durations=np.tile(time[:, None], processors))
+    subset = everything(problem)
+    assert subset.refute(subset.node(), optimum - 1.0, RefutationBudget(40)) is True
+    certificate = hs.certify(problem, float(optimum))
+    assert certificate is not None
+    assert certificate.nodes <= 40
 
 
 def test_times_that_are_multiples_are_refuted_up_to_the_next() -> None:

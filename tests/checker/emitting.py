@@ -27,13 +27,13 @@ def hint(state: Any, rng: random.Random) -> list[Any]:
     times = [0, 1, rng.randrange(20), *(level for level in rng.sample([*state.head, *state.tail], 2) if level < 2**200)]
     prices = [rng.choice([0, 1, 1, 2, 7]) for _ in range(size)]
     prices[rng.randrange(size)] += 1
-    kind = rng.choice("bhtmjw")
+    kind = rng.choice("bhtmjwf")
     if kind == "j":
         return [kind]
     if kind == "m":
         rooms = [0 if room is None else rng.choice([0, 1, 1, 3]) for room in state.instance.capacity]
         return [kind, rng.choice(times), rng.choice(times), [price * rng.choice([0, 1]) for price in prices], rooms]
-    return [kind, rng.choice(times), rng.choice(times) if kind in "bw" else rng.randrange(n), prices]
+    return [kind, rng.choice(times), rng.choice(times) if kind in "bwf" else rng.randrange(n), prices]
 
 
 def tree(checker: ModuleType, state: Any, rng: random.Random, most: int, hints: float = 0.0) -> list[Any] | None:
@@ -102,7 +102,7 @@ def certificate(
     return {
         "format": "hetsched-certificate",
         "version": 1,
-        "rules": 2,
+        "rules": 3,
         "digest": exact.digest(),
         "objective": "makespan",
         "unit": str(unit),

@@ -80,7 +80,7 @@ def test_a_decision_is_timed_exactly() -> None:
     ("path", "value", "said"),
     [
         ("version", True, "version of the certificate is True; it must be 1"),
-        ("rules", 3, "rules of the certificate is 3; it must be 1 or 2"),
+        ("rules", 4, "rules of the certificate is 4; it must be 1 or 2 or 3"),
         ("lemmas", [{"window": None, "goal": ["makespan"], "tree": [["j"], ["."]]}], "token 0 of lemma 0 is 'j'; it must be '.'"),
         ("objective", "period", "objective of the certificate is 'period'; it must be 'makespan'"),
         ("more", 1, "the certificate has unknown keys: ['more']"),

@@ -193,6 +193,8 @@ FAULTS: dict[str, tuple[str, str, Callable[[ModuleType, Problem, int], None], di
         every_input_fits,
         {},
     ),
+    "distinct first tasks of all inputs": (" and not self.every_input, *token", ", *token", every_input_fits, {"n_devices": 2}),
+    "distinct first tasks at different prices": ("setdefault(price if distinct else k", "setdefault(0 if distinct else k", rules_hold, {}),
 }
 
 
