@@ -432,7 +432,7 @@ def hosted() -> hs.Problem:
     return problem().replace(cluster=cluster)
 
 
-CAPABILITIES = ("continuous", "unbounded", "threads", "intervals", "incremental", "deterministic")
+CAPABILITIES = ("continuous", "unbounded", "threads", "intervals", "incremental", "deterministic", "propagators")
 EXPRESSIONS = {
     "AssignmentVariables": ("x", "on", "busy", "duration", "batches"),
     "TimeVariables": ("start", "finish"),
@@ -936,6 +936,8 @@ BY_DOOR: dict[str, Callable[[], Any]] = {
     "modeling.Model.minimise.objective": lambda: columns(model()).sum(),
     "modeling.Model.maximum.terms": lambda: columns(model()),
     "modeling.Model.set_bounds.columns": lambda: columns(model()),
+    "modeling.Model.propagate.columns": lambda: columns(model()),
+    "modeling.Model.propagate.tighten": lambda: lambda lower, upper: -1,
     "modeling.Model.no_overlap.intervals": lambda: intervals(),
     "modeling.Model.write.path": lambda: "model.lp",
     "modeling.Outcome.stopped": lambda: "finished",

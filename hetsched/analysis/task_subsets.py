@@ -176,7 +176,7 @@ class TaskSubset:
         self.place = {i: x for x, i in enumerate(self.tasks.tolist())}
         self.mates = [np.flatnonzero(self.unit == unit) for unit in self.unit]
         """Co-located tasks of each task, including itself."""
-        self._levels, self._ints = np.empty((2, m, size)), np.empty((_ROWS, m), np.int64)
+        self._levels, self._ints = np.empty((2, m, size)), np.tile(np.arange(m), (_ROWS, 1))
         self._chain, self._room = np.empty((2, size), np.int64), (np.empty((5, m)), np.empty((7, size)))
         self._connect_both()
         self._lags = np.unique(lag)
@@ -392,25 +392,9 @@ class TaskSubset:
             left -= 1
             budget.work += work
             state, before = stack.pop()
-            refuted = kernels.contradicts(
-                self._pointer,
-                self._arcs,
-                self._ways,
-                self.unit,
-                state,
-                before,
-                float(horizon),
-                divisor,
-                _PRICES,
-                self._levels,
-                self._chain,
-                self._ints,
-                *self._room,
-            ) or (self._scarce and self._overfills(self._ints[2]))
+            refuted = self._contradicts(state, before, horizon, divisor)
             start, tail = self._levels
-            kind, task, other = (
-                (kernels.NOTHING, 0, 0) if refuted else kernels.choose(before, state[0], self._ints[2], start, tail, self.weight)
-            )
+            kind, task, other = (kernels.NOTHING, 0, 0) if refuted else self._choose(before, state)
             if budget.log is not None:
                 budget.log.append((kind, task, other, int(self._ints[2, task])))
             if refuted:
@@ -421,6 +405,25 @@ class TaskSubset:
                 return float((start + state[0] + tail).min(axis=1).max(initial=0.0))
             stack += self._branches(state, before, kind, task, other)
         return True
+
+    def _contradicts(self, node: FloatArray, before: BoolArray, horizon: float, divisor: float = 0.0) -> bool:
+        """Propagate a node, orders and a horizon, the former two in place; return whether they contradict one another.
+
+        The earliest starts and the tails are then in `_levels`.
+        """
+        from hetsched.analysis import branch_and_bound_kernels as kernels
+
+        ways = self._pointer, self._arcs, self._ways, self.unit
+        scratch = self._levels, self._chain, self._ints, *self._room
+        refuted: bool = kernels.contradicts(*ways, node, before, float(horizon), divisor, _PRICES, *scratch)
+        return refuted or (self._scarce and self._overfills(self._ints[2]))
+
+    def _choose(self, before: BoolArray, node: FloatArray) -> tuple[int, int, int]:
+        """Return the branching of a node that has just been propagated."""
+        from hetsched.analysis import branch_and_bound_kernels as kernels
+
+        chosen: tuple[int, int, int] = kernels.choose(before, node[0], self._ints[2], *self._levels, self.weight)
+        return chosen
 
     def _check(self, node: FloatArray) -> None:
         check_array(node, "node", (3, *self._levels.shape[1:]))

@@ -43,7 +43,9 @@ class Matrix:
     def edits(self, old: Matrix) -> Edits | None:
         """Return the edits from `old` to this matrix, or None if more changes than numbers and additional rows."""
         new_program, old_program = self.program, old.program
-        if new_program.blocks != old_program.blocks or (self.integer != old.integer).any():
+        if new_program.blocks != old_program.blocks or new_program.propagators != old_program.propagators:
+            return None
+        if (self.integer != old.integer).any():
             return None
         kept = len(old.row_lower)
         if len(self.row_lower) < kept:
@@ -98,8 +100,9 @@ def linear(program: Program, *, cuts: bool = True, deadline: Deadline = NEVER) -
 
 
 def without_cuts(program: Program) -> Program:
-    """Remove redundant rows."""
-    return replace(program, constraints=tuple(constraint for constraint in program.constraints if not getattr(constraint, "cut", False)))
+    """Remove redundant rows and propagators."""
+    needed = tuple(constraint for constraint in program.constraints if not getattr(constraint, "cut", False))
+    return replace(program, constraints=needed, propagators=())
 
 
 def maxima(program: Program) -> Program:

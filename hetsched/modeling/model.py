@@ -14,13 +14,26 @@ import numpy as np
 import numpy.typing as npt
 
 from hetsched.arguments import check_array, checked
-from hetsched.arrays import FloatArray
+from hetsched.arrays import FloatArray, IntArray
 from hetsched.documents import write_bytes
 from hetsched.errors import InvalidModel, UnsupportedFeature
 from hetsched.modeling.backends.protocol import SOLVER, Backend, Request
 from hetsched.modeling.expression import Expression, Rows, expression
 from hetsched.modeling.outcome import Incumbent, NewBound, Outcome
-from hetsched.modeling.program import Block, Constraint, ExactlyOne, Implies, Intervals, Kind, Linear, Maximum, NoOverlap, Program
+from hetsched.modeling.program import (
+    Block,
+    Constraint,
+    ExactlyOne,
+    Implies,
+    Intervals,
+    Kind,
+    Linear,
+    Maximum,
+    NoOverlap,
+    Program,
+    Propagator,
+    Tighten,
+)
 from hetsched.modeling.settings import SolveSettings
 from hetsched.stopping import NEVER, Deadline
 
@@ -66,6 +79,7 @@ class Model:
         self._lower: list[FloatArray] = []
         self._upper: list[FloatArray] = []
         self._constraints: list[Constraint] = []
+        self._propagators: list[Propagator] = []
         self.objective = Expression.of_numbers(0.0)
         self._sign = 1.0
         self._n_columns = 0
@@ -125,11 +139,8 @@ class Model:
 
         Bounds of whole numbers are rounded inwards.
         """
-        if (np.diff(columns.ptr) != 1).any() or (columns.coefficient != 1).any() or columns.constant.any():
-            raise InvalidModel("bounds belong to columns, not to expressions of them; add a row instead")
-        if columns.column.max(initial=-1) >= self._n_columns:
-            raise InvalidModel("the columns belong to another model; give columns of this one")
-        kind, place = np.concatenate(self._kind)[columns.column], columns.column
+        place = self._places(columns)
+        kind = np.concatenate(self._kind)[place]
         ends = [np.concatenate(self._lower), np.concatenate(self._upper)]
         for end, values, inwards in zip(ends, (lower, upper), (np.ceil, np.floor), strict=True):
             if values is not None:
@@ -143,6 +154,14 @@ class Model:
                 "to move both, give both at once"
             )
         self._lower, self._upper = [ends[0]], [ends[1]]
+
+    def _places(self, columns: Expression) -> IntArray:
+        """Return the numbers of columns; refuse expressions of them."""
+        if (np.diff(columns.ptr) != 1).any() or (columns.coefficient != 1).any() or columns.constant.any():
+            raise InvalidModel("bounds belong to columns, not to expressions of them; add a row instead")
+        if columns.column.max(initial=-1) >= self._n_columns:
+            raise InvalidModel("the columns belong to another model; give columns of this one")
+        return columns.column
 
     # Rows
 
@@ -241,6 +260,31 @@ class Model:
         self._say(Maximum(target.reshape(-1), lines, tag))
         return target
 
+    @checked
+    def propagate(self, columns: Expression, tighten: Tighten, *, branches: bool = False, tag: str = "") -> None:
+        """Let a backend call a function in the nodes of its search to tighten bounds of columns.
+
+        Like a cut it is redundant: what it excludes must follow from the rows. Backends without the capability ``propagators``
+        ignore it, and so do all with ``cuts=False``.
+
+        Parameters
+        ----------
+        columns : Expression [m]
+            Columns, without a column twice.
+        tighten : callable
+            ``tighten(lower, upper)`` gets the bounds of the columns in a node, two arrays [m], and changes them in place to bounds
+            that every solution within them satisfies. It returns None if there is none, else -1, or the place in `columns` of a
+            whole-number column to branch on, whose upper half is searched first. The same bounds must give the same answer. For a
+            solver given by name, which runs in another process, it has to be picklable.
+        branches : bool
+            Whether it returns columns to branch on until all its columns are decided. If one of the columns is the objective, so that
+            the function also bounds it, SCIP then searches depth first and without linear programs.
+        """
+        place = self._places(columns.reshape(-1))
+        if len(np.unique(place)) < len(place):
+            raise InvalidModel(f"{tag or 'a propagator'!r} names a column twice; name each once")
+        self._propagators.append(Propagator(place, tighten, branches, tag))
+
     # Objective
 
     @checked
@@ -266,6 +310,7 @@ class Model:
             np.concatenate([empty, *self._upper]),
             tuple(self._constraints),
             self.objective * self._sign,
+            propagators=tuple(self._propagators),
         )
 
     def describe(self) -> str:
@@ -327,7 +372,7 @@ class Model:
         hint : array [columns], optional
             A start; NaN for unknown values.
         cuts : bool
-            Whether to use redundant rows.
+            Whether to use redundant rows and propagators.
         on_incumbent : callable, optional
             Called with each better solution; returning True stops the solve.
         on_bound : callable, optional

@@ -112,6 +112,20 @@ class Maximum:
 
 
 Constraint = Linear | Implies | ExactlyOne | NoOverlap | Maximum
+Tighten = Callable[[FloatArray, FloatArray], int | None]
+
+
+@dataclass(frozen=True, eq=False)
+class Propagator:
+    """A function that tightens bounds of columns, called in the nodes of a backend's search; see ``Model.propagate``."""
+
+    columns: IntArray
+    """[m]: the columns whose bounds it reads and tightens."""
+    tighten: Tighten
+    """Changes ``lower, upper`` [m] in place; returns the place of the column to branch on, -1 without one, None if there is no solution."""
+    branches: bool
+    """Whether it chooses columns to branch on."""
+    tag: str
 
 
 @dataclass(frozen=True)
@@ -137,6 +151,8 @@ class Program:
     objective : Expression
         An expression without dimensions, which is minimised.
     derived : tuple of Derived
+    propagators : tuple of Propagator
+        Redundant; a backend may ignore them.
     """
 
     blocks: tuple[Block, ...]
@@ -146,6 +162,7 @@ class Program:
     constraints: tuple[Constraint, ...]
     objective: Expression
     derived: tuple[Derived, ...] = ()
+    propagators: tuple[Propagator, ...] = ()
 
     @property
     def n_columns(self) -> int:

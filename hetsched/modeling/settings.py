@@ -25,7 +25,7 @@ class SolveSettings:
     """None for the solver's own choice."""
     seed: int = 0
     cuts: bool = True
-    """Whether redundant rows are used."""
+    """Whether redundant rows and propagators are used."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Parameters of the solver by name."""
 

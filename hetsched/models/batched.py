@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from hetsched.models.components import LiteralPrecedence, Makespan, NonOverlap, Placement, Precedence, SharedTiming, StaticMemory, Timing
 from hetsched.models.formulation import Component, Formulation
+from hetsched.models.propagation import TaskPropagation
 from hetsched.models.redundant import LoadCuts, symmetry_order
 from hetsched.problem.links import UNCONTENDED
 from hetsched.search import Supports
@@ -31,4 +32,5 @@ class BatchedMakespan(Formulation):
         yield Makespan()  # (2)
         if not self.faithful:
             yield LoadCuts()  # redundant rows
+            yield TaskPropagation()
         yield from symmetry_order(self.symmetry)

@@ -26,11 +26,13 @@ from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
 from hetsched.schedule.simulate import simulate
-from hetsched.search import Budget, Event, Monitor, Role, Supports, select
+from hetsched.search import Budget, Event, Kind, Monitor, Role, Supports, select
 from hetsched.search.solution import Bound, Solution
 from hetsched.stopping import NEVER, Deadline, Stop
 
 V = TypeVar("V")
+SEARCHED, EVALUATIONS, SHARE = 100, 1000, 0.05
+"""The most tasks for which a search follows list schedulers, its evaluations for each task, and its share of the time."""
 SLACK = 1e-9  # relative slack of the upper bound: a schedule of exactly that length stays feasible
 COLUMN, PAIR = 1e-6, 2e-8
 """Estimated seconds to make a column with its terms, and to compare a pair of tasks."""
@@ -395,13 +397,24 @@ def _decision(given: Solution | Schedule | Decision) -> Decision:
 
 
 def quick(problem: Problem, deadline: Deadline = NEVER) -> Solution:
-    """Return the best solution of some list schedulers, possibly without a schedule; the first one always runs."""
+    """Return the best solution of some list schedulers, possibly without a schedule; the first one always runs.
+
+    A short search follows where it costs little, for up to 100 tasks, one input and no contention.
+    """
     monitor = Monitor(problem, Budget(deadline.limit), clock=deadline.clock)
     for method in select(role=Role.UPPER, problem=problem):
         start = deadline.clock()
         monitor.attempt(method.name)
         if deadline.left < 2 * (deadline.clock() - start):  # the next takes about as long, and its schedule is simulated again
             break
+    small = problem.inputs == 1 and problem.n_tasks <= SEARCHED and not problem.links.contended
+    if small and monitor.best is not None and not monitor.should_stop:
+        search = select(kind=Kind.SEARCH, objective="makespan", auto=True)[0]
+        better = monitor.subsolve(
+            problem, search.name, time_limit=monitor.time_limit(SHARE), evaluations=EVALUATIONS * problem.n_tasks, start=monitor.best
+        )
+        if better.schedule is not None:
+            monitor.offer(better.schedule.decision)
     return monitor.solution("list schedulers")
 
 

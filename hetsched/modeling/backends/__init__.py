@@ -26,7 +26,17 @@ _LINEAR = Capabilities(
     continuous=True, unbounded=True, threads=False, intervals=False, incremental=True, deterministic=True, bound_tolerance=5e-7
 )
 _OURS = (
-    BackendInfo("scip", "SCIP", "hetsched.modeling.backends.scip", "pyscipopt", "solvers", "milp", 20, _LINEAR, proves_up_to=500),
+    BackendInfo(
+        "scip",
+        "SCIP",
+        "hetsched.modeling.backends.scip",
+        "pyscipopt",
+        "solvers",
+        "milp",
+        20,
+        replace(_LINEAR, propagators=True),
+        proves_up_to=500,
+    ),
     BackendInfo(
         "highs", "HiGHS", "hetsched.modeling.backends.highs", "highspy", "solvers", "milp:highs", 30, replace(_LINEAR, threads=True)
     ),

@@ -102,6 +102,14 @@ def solve(info: BackendInfo, program: Program, request: Request) -> Outcome:
     If that process dies, or is killed because it does not answer soon after a request to stop, the outcome has
     the results that it had sent; in the first case it was stopped by "failed", and its `detail` has the reason.
     """
+    for propagator in program.propagators:
+        try:
+            pickle.dumps(propagator)
+        except Exception as error:
+            raise UnsupportedFeature(
+                f"the function of the propagator {propagator.tag!r} cannot be sent to the process of {info.name}: {error}; define it in a "
+                f"module, or give backends.backend({info.name!r}), which runs in this process"
+            ) from None
     return _Solve(info.name, program, request).outcome()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from hetsched.arguments import checked, rule
 from hetsched.arrays import FloatArray
@@ -15,6 +15,7 @@ from hetsched.modeling.program import Program
 from hetsched.modeling.settings import SolveSettings
 from hetsched.stopping import NEVER, Stop, reason
 
+T = TypeVar("T")
 SOLVER = rule("the name of a solver, or a backend", lambda value: isinstance(value, str) or callable(getattr(value, "solve", None)))
 WAKE, OVERDUE = 0.02, 0.1  # seconds between readings of the clock, and after which a solver has exceeded the limit
 
@@ -38,6 +39,8 @@ class Capabilities:
     """The same answer for the same model and seed with one thread."""
     bound_tolerance: float
     """The largest relative error of the bounds that it reports."""
+    propagators: bool = False
+    """Calls the propagators of a program in the nodes of its search; otherwise it ignores them."""
 
 
 @checked
@@ -161,15 +164,18 @@ class Run:
                 self._notify(lambda: listener(NewBound(self.elapsed, bound, self.nodes)))
 
     def _notify(self, call: Callable[[], object]) -> None:
-        """Call a callback from within a solver; an exception is raised only after the solver has stopped."""
-        if self._failure is not None:
-            return
+        """Call a callback from within a solver; it stops the solver by True."""
+        if self._failure is None and self.guard(call) is True:
+            self.stopped = self.stopped or Stop.CALLBACK
+
+    def guard(self, call: Callable[[], T]) -> T | None:
+        """Call a function from within a solver; an exception stops the solver, and is raised only after that."""
         try:
-            if call() is True:
-                self.stopped = self.stopped or Stop.CALLBACK
+            return call()
         except BaseException as error:
-            self._failure = error
+            self._failure = self._failure or error
             self.stopped = self.stopped or Stop.FAILED
+            return None
 
     def work(self, solve: Callable[[], object], interrupt: Callable[[], object]) -> None:
         """Run `solve` in a separate thread; call `interrupt` when it has to stop, until it does.

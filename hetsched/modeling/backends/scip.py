@@ -25,6 +25,8 @@ try:
 except ModuleNotFoundError as error:
     raise MissingDependency("pyscipopt", "solvers") from error
 
+from hetsched.modeling.backends.scip_propagation import Propagation  # which imports pyscipopt too
+
 STOPPED = {
     "timelimit": Stop.TIME_LIMIT,
     "gaplimit": Stop.GAP,
@@ -74,7 +76,8 @@ class Scip:
         model.setParam("limits/gap", request.settings.gap)
         if run.time_left is not None:
             model.setParam("limits/time", run.time_left)
-        for name, value in request.settings.options.items():
+        options = {**loaded.propagation.use(run, columns, program), **request.settings.options}
+        for name, value in options.items():
             try:
                 model.setParam(name, value)
             except (KeyError, LookupError, ValueError) as error:
@@ -196,6 +199,7 @@ class _Loaded:
         model.setMinimize()
         self.listener = _Listener()
         model.includeEventhdlr(self.listener, "hetsched", "reports incumbents and bounds")
+        self.propagation = Propagation(model, self.columns, lowered.program.propagators)
         self._library, self._scip = _library(), _pointer(model)
         self.rows: list[int] = []
         self.rows += self._add(lowered, deadline.watch(range(len(lowered.row_lower)), what))
