@@ -413,16 +413,29 @@ class TaskSubset:
         """
         from hetsched.analysis import branch_and_bound_kernels as kernels
 
-        ways = self._pointer, self._arcs, self._ways, self.unit
-        scratch = self._levels, self._chain, self._ints, *self._room
-        refuted: bool = kernels.contradicts(*ways, node, before, float(horizon), divisor, _PRICES, *scratch)
+        refuted: bool = kernels.contradicts(
+            self._pointer,
+            self._arcs,
+            self._ways,
+            self.unit,
+            node,
+            before,
+            float(horizon),
+            divisor,
+            _PRICES,
+            self._levels,
+            self._chain,
+            self._ints,
+            *self._room,
+        )
         return refuted or (self._scarce and self._overfills(self._ints[2]))
 
     def _choose(self, before: BoolArray, node: FloatArray) -> tuple[int, int, int]:
         """Return the branching of a node that has just been propagated."""
         from hetsched.analysis import branch_and_bound_kernels as kernels
 
-        chosen: tuple[int, int, int] = kernels.choose(before, node[0], self._ints[2], *self._levels, self.weight)
+        start, tail = self._levels
+        chosen: tuple[int, int, int] = kernels.choose(before, node[0], self._ints[2], start, tail, self.weight)
         return chosen
 
     def _check(self, node: FloatArray) -> None:

@@ -33,7 +33,8 @@ class ChainValues(Frozen):
     overlapped_hops : float64 [K - 1]
         The same of `hop_seconds`.
     stage_bytes, missing_bytes : float64 [K]
-        What the device of each stage needs, with what it holds for others, and by how much that is more than it has.
+        What the device of each stage needs, with what it holds for others, and by how much that is more than it has; 0 for a stage
+        that returns to the device of the first one, which has its bytes.
     held_bytes : float64 [m]
         Weights that each device holds for stages on others.
     held_missing_bytes : float
@@ -95,7 +96,8 @@ def evaluate(problem: ChainProblem, placement: Placement) -> ChainValues:
     devices = [stage.device for stage in stages]
     pairs = list(itertools.pairwise(devices))
     held = held_bytes(problem, placement)
-    used = np.array([stage_bytes(problem, stage, placement.offloaded_in(stage)) + held[stage.device] for stage in stages])
+    used = np.array([held[stage.device] + _device_bytes(problem, placement, s) for s, stage in enumerate(stages)])
+    used[[s for s in range(len(stages)) if placement.returns(s)]] = 0.0
     free = problem.memory_bytes[devices]
     bare = np.setdiff1d(np.arange(problem.n_devices), devices)
     return ChainValues(
@@ -127,6 +129,13 @@ def held_bytes(problem: ChainProblem, placement: Placement) -> FloatArray:
     for item, device in placement.offloaded:
         held[device] += 0.0 if problem.offloading is None else problem.offloading.weight_bytes[item]
     return held
+
+
+def _device_bytes(problem: ChainProblem, placement: Placement, s: int) -> float:
+    """Return what the device of a stage needs for it, and if it is the first one for those that return to it."""
+    own = [placement.stages[s], *(stage for t, stage in enumerate(placement.stages) if s == 0 and placement.returns(t))]
+    parts = [stage_parts(problem, stage, placement.offloaded_in(stage)) for stage in own]
+    return math.fsum([*(part.weights + part.cache for part in parts), max(part.workspace for part in parts)])
 
 
 class StageParts(NamedTuple):

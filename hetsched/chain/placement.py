@@ -82,6 +82,12 @@ class Placement(Frozen):
         return tuple(offload for offload in self.offloaded if stage.first <= offload.item < stage.end)
 
     @checked
+    def returns(self, s: int) -> bool:
+        """Return whether a stage, by number, goes back to the device of the first one, with all of its items offloaded."""
+        first, stage = self.stages[0], self.stages[s]
+        return s > 0 and stage.device == first.device and len(self.offloaded_in(stage)) == stage.end - stage.first
+
+    @checked
     def offloaded_runs(self, stage: ChainStage | None = None) -> list[tuple[int, int, int]]:
         """Return the offloaded items, all or those of a stage, as runs of holder, first item and end."""
         runs: list[tuple[int, int, int]] = []
@@ -104,14 +110,14 @@ def _rows(rows: Iterable[tuple[int, ...]], what: str, columns: Sequence[str]) ->
 
 
 def check_stages(placement: Placement, n_items: int, n_devices: int, *, model: str = "") -> None:
-    """Raise `InvalidSchedule` unless the stages cover the items one after the other, each on a device of its own."""
+    """Raise `InvalidSchedule` unless the stages cover the items one after the other, each on a device of its own unless it returns."""
     ends = [0, *(stage.end for stage in placement.stages)]
     if ends[-1] != n_items or any(not start == stage.first < stage.end for start, stage in zip(ends, placement.stages, strict=False)):
         raise InvalidSchedule(
             f"{placement!r} does not cover the items 0 to {n_items - 1}{f' of {model!r}' if model else ''} one after the other; "
             "each stage begins where the last ends"
         )
-    devices = [stage.device for stage in placement.stages]
+    devices = [stage.device for s, stage in enumerate(placement.stages) if not placement.returns(s)]
     if len(set(devices)) < len(devices) or not set(devices) <= set(range(n_devices)):
         raise InvalidSchedule(f"{placement!r} has devices {shown(devices)}; each stage has a device of its own, from 0 to {n_devices - 1}")
 
@@ -130,20 +136,22 @@ def check_offloaded(problem: ChainProblem, placement: Placement) -> None:
         return
     moved = problem.offloading
     items = [item for item, _ in placement.offloaded]
-    for stage in placement.stages:
+    for s, stage in enumerate(placement.stages):
+        if placement.returns(s) and (moved is None or not moved.only_first):
+            raise InvalidSchedule(f"{placement!r} has two stages on device {stage.device}; each stage has a device of its own")
         for item, device in placement.offloaded_in(stage):
             if device == stage.device or not 0 <= device < problem.n_devices:
                 raise InvalidSchedule(
                     f"{placement!r} has weights of item {item} on device {device}; they are on another than that of its stage, "
                     f"{stage.device}, from 0 to {problem.n_devices - 1}"
                 )
-            if moved is not None and moved.only_first and stage.first > 0:
+            if moved is not None and moved.only_first and stage.first > 0 and not placement.returns(s):
                 raise InvalidSchedule(f"{placement!r} offloads item {item} of a later stage; offload items of the first stage alone")
     unknown = [item for item in items if moved is None or not 0 <= item < problem.n_items or not moved.weight_bytes[item]]
     if unknown or len(set(items)) < len(items):
         raise InvalidSchedule(f"{placement!r} offloads items {shown(items)}; offload each once at most, and of those that may be")
-    for stage in placement.stages:
-        own = [item for item, _ in placement.offloaded_in(stage)]
+    for s, stage in enumerate(placement.stages):
+        own = [] if placement.returns(s) else [item for item, _ in placement.offloaded_in(stage)]
         assert moved is not None
         if own and moved.weight_bytes[own].sum() >= problem.weight_bytes[stage.first : stage.end].sum():
             raise InvalidSchedule(f"{placement!r} offloads all weights of a stage; it has to keep some of them")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from hetsched.arguments import checked, number
-from hetsched.errors import OutOfTime
+from hetsched.errors import OutOfTime, UnsupportedFeature
 from hetsched.planning.allowance import Allowance, OutOfWork
 from hetsched.planning.planner import ModelPlan
 from hetsched.planning.sensitivity import STEPS, Best, MemoryStep
@@ -165,6 +165,8 @@ class _Budget:
                 pass
             except OutOfTime:
                 self.out_of_time, self.allowance.left = True, -1.0
+            except UnsupportedFeature:  # too many different devices for exact search
+                pass
         self.leave_out(what)
         return None
 

@@ -112,13 +112,14 @@ class DeviceRow(Row, kw_only=True):
 class BaselineRow(Row, kw_only=True):
     """What a simple rule makes of the problem: device, first and last item of stages; `seconds` is null if it is no valid placement.
 
-    The devices are sets of as many as `tensor_parallel` says.
+    The devices are sets of as many as `tensor_parallel` says. Without stages `reason` says why there are none.
     """
 
     name: str
     stages: list[Run]
     offloaded: list[Run] = []
     tensor_parallel: Positive = 1
+    reason: str = ""
     missing_bytes: float
     seconds: Number
 
@@ -272,6 +273,7 @@ class PlanDocument(Document[ModelPlan], kw_only=True, tag="hetsched-plan"):
                     stages=_stages(value.question.devices(row.tensor_parallel), row.placement),
                     offloaded=_offloaded(value.problem.devices, row.placement),
                     tensor_parallel=row.tensor_parallel,
+                    reason=row.reason,
                     missing_bytes=row.missing_bytes,
                     seconds=finite(row.value),
                 )
@@ -374,12 +376,12 @@ def _stated(question: Question, problems: Problems, part: BestPart | None) -> Be
     return Best(stated, placement)
 
 
-def _stages(names: Sequence[str], placement: Placement) -> list[Run]:
-    return [(names[stage.device], stage.first, stage.end - 1) for stage in placement.stages]
+def _stages(names: Sequence[str], placement: Placement | None) -> list[Run]:
+    return [] if placement is None else [(names[stage.device], stage.first, stage.end - 1) for stage in placement.stages]
 
 
-def _offloaded(names: Sequence[str], placement: Placement) -> list[Run]:
-    return [(names[k], first, end - 1) for k, first, end in placement.offloaded_runs()]
+def _offloaded(names: Sequence[str], placement: Placement | None) -> list[Run]:
+    return [] if placement is None else [(names[k], first, end - 1) for k, first, end in placement.offloaded_runs()]
 
 
 def _limits(found: Explanation) -> LimitsPart:

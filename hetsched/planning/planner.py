@@ -53,8 +53,8 @@ class ModelPlan(Frozen):
     tool : str or None
         The tool whose placements were searched, with its margins of memory and its messages; None for all placements.
     status : Status
-        ``"optimal"``, or ``"infeasible"`` if no placement fits; if the search ended before it was proven, ``"feasible"``, or ``"unknown"``
-        without a placement.
+        ``"optimal"``, or ``"infeasible"`` if no placement fits; if it was not proven, as the search ended before or was no exact one,
+        ``"feasible"``, or ``"unknown"`` without a placement.
     placement : Placement or None
         Of a tool that runs a tied head with the embedding, without the head.
     value : float
@@ -65,7 +65,7 @@ class ModelPlan(Frozen):
         The reason of the end: ``"finished"``, ``"time limit"``, ``"callback"``, ``"interrupted"`` or ``"terminated"``.
     missing_bytes : float
         Least sum of the bytes that are lacking, over all placements; 0 if one fits, inf if the devices cannot run the items at all, nan
-        if the search ended before it was known. Where weights may be offloaded it may be a bound from below.
+        if it was not found. Where weights may be offloaded, or devices are too many for exact search, it may be a bound from below.
     baselines : tuple of Baseline
         What the tool does by default, if one is asked for, and what simple rules make of the same problem, evaluated with the same costs;
         and the default of the tool with each other degree of tensor parallelism. No value is less than that of the plan.
@@ -331,6 +331,8 @@ def plan(
 ) -> ModelPlan:
     """Return the best placement of a model on a machine, by exact search over all intervals and orders of devices.
 
+    Where so many devices differ that this is too large, from about 21 on, it is a good one by local search, with a bound.
+
     Parameters
     ----------
     card : ModelCard
@@ -369,8 +371,8 @@ def plan(
     InvalidProblem
         A device has no peak for the costs' dtype, or no memory bandwidth; the regime ``"fit"`` needs neither.
     UnsupportedFeature
-        The model has no decoder and output is asked for, or the tool does not pipeline and the regime is throughput, or so many different
-        devices take a table that is too large, or the tool, the model or the machine does not allow the tensor parallelism.
+        The model has no decoder and output is asked for, or the tool does not pipeline and the regime is throughput, or the tool, the model
+        or the machine does not allow the tensor parallelism.
     """
     chosen = None if tool is None else tools.tool(tool)
     if regime is None:
@@ -438,7 +440,7 @@ def _part(
     incumbent = Incumbent(simple.value * (1 + CLOSE), deadline=deadline, on_progress=on_progress)
     missing = math.nan
     try:
-        question.find(question.problems, incumbent)
+        question.find(question.problems, incumbent, near=True)
         if incumbent.placement is None:
             missing = question.replace(deadline=deadline).missing()
     except OutOfTime:
@@ -448,7 +450,7 @@ def _part(
     best = question.best(incumbent)
     if simple.value < best.value * (1 - CLOSE):
         best = simple
-    bound = best.value if stopped is Stop.FINISHED else min(best.value, incumbent.bound)
+    bound = best.value if stopped is Stop.FINISHED and question.is_exact else min(best.value, incumbent.bound)
     return _Part(question, best, bound, stopped, missing)
 
 

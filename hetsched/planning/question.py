@@ -150,7 +150,7 @@ class Question:
 
     def verified_sets(self, placement: Placement) -> list[Violation]:
         """Return every violation of the rules of tensor parallelism by the sets of devices of a placement."""
-        own = [self.sets[stage.device] for stage in placement.stages]
+        own = [self.sets[stage.device] for s, stage in enumerate(placement.stages) if not placement.returns(s)]
         return verify_tensor_parallel(self.card, self.machine, own, self.tensor_parallel)
 
     def messages_within(self, placement: Placement) -> list[float]:
@@ -189,11 +189,16 @@ class Question:
             return (overlapped,)
         return self._problem(1), impossible_on(overlapped, [self.host], slice(1, None))
 
+    @cached_property
+    def offloading_problem(self) -> ChainProblem:
+        """The problem with all that the tool may leave on other devices, searched or not; the first one if it leaves nothing there."""
+        return self.problems[0] if self.problems[0].offloading is not None else self._problem(1, searched=False)
+
     def _most(self) -> int:
         """Return the most microbatches that are in progress."""
         return 1 if self.regime != "throughput" else min(len(self.sets), self.card.n_items, self.work.sequences)
 
-    def _problem(self, count: int, *, overlap: bool = False, times: bool = True) -> ChainProblem:
+    def _problem(self, count: int, *, overlap: bool = False, times: bool = True, searched: bool = True) -> ChainProblem:
         """Return the problem of `count` microbatches in progress; for the throughput with times per sequence, or without times."""
         machine = self.machine if self.tool is None else self._within_budgets(self.tool)
         work, card, size = self._work(), self.card, self.tensor_parallel
@@ -220,7 +225,8 @@ class Question:
             offloading = None if overlap else self._offloading(self.tool, machine, work, times and self.regime != "fit")
             if offloading is not None:
                 closed = offloading.closed(whole.shared_bytes) if self.tool.closes(self.card) else offloading
-                problem = _searchable(problem, problem.replace(offloading=closed))
+                moving = problem.replace(offloading=closed)
+                problem = _searchable(problem, moving) if searched else moving
         ranks = self._ranks(problem)
         if ranks is not None:
             problem = problem.replace(nodes=ranks)
@@ -332,6 +338,10 @@ class Question:
         problems = self.problems if problems is None else problems
         if placement is None:
             return problems[0]
+        if placement.offloaded and problems[0].offloading is None:
+            if problems is not self.problems:
+                raise UnsupportedFeature("weights are offloaded, which is too large to search; ask for the placement as it is alone")
+            return self.offloading_problem
         if self.regime == "throughput":
             return problems[min(len(placement), len(problems)) - 1]
         on_host = any(stage.device == self.host and stage.end > 1 for stage in placement.stages)
@@ -340,22 +350,35 @@ class Question:
     def solve(self, problems: Problems, *, known: Placement | None = None, below: float = math.inf) -> Best:
         """Return the best placement of problems as those of the question; it is found faster with a good one that is known.
 
-        Only one whose value is at most `below` is sought.
+        That may be one that the search does not find, such as the default of a tool. Only one whose value is at most `below` is sought.
         """
         self.allowance.take(self.work_of(problems))
-        missing, value = (0.0, math.inf) if known is None else self._judged(problems, known)
-        incumbent = Incumbent(min(below, math.inf if missing else value * (1 + CLOSE)), deadline=self.deadline)
+        judged = known is not None and (not known.offloaded or problems[0].offloading is not None)
+        missing, value = self._judged(problems, known) if known is not None and judged else (0.0, math.inf)
+        value = math.inf if missing else value
+        incumbent = Incumbent(min(below, value * (1 + CLOSE)), deadline=self.deadline)
         self.find(problems, incumbent)
-        return self.best(incumbent)
+        found = self.best(incumbent)
+        return Best(value, known) if found.placement is None and math.isfinite(value) and value <= below else found
 
     def work_of(self, problems: Problems) -> float:
         """Return about how many steps a solve of problems as those of the question takes."""
         return solve_work(problems, latency=self.regime == "latency")
 
-    def find(self, problems: Problems, incumbent: Incumbent) -> None:
-        """Find the best placement of problems as those of the question, and prove it."""
-        find = find_period if self.regime == "throughput" else find_latency
-        find(tuple(problem.merged(self.starts) for problem in problems), incumbent)
+    def find(self, problems: Problems, incumbent: Incumbent, *, near: bool = False) -> None:
+        """Find the best placement of problems as those of the question, and prove it; or a good one and a bound, if that is too large."""
+        merged, by_period = tuple(problem.merged(self.starts) for problem in problems), self.regime == "throughput"
+        if near and not self.is_exact:
+            from hetsched.planning.local_search import find_near  # with kernels
+
+            find_near(merged, incumbent, by_period=by_period)
+        else:
+            (find_period if by_period else find_latency)(merged, incumbent)
+
+    @cached_property
+    def is_exact(self) -> bool:
+        """Whether the search is exact: not if so many devices differ that the table of those that are used would be too large."""
+        return self._has_room()
 
     def best(self, incumbent: Incumbent) -> Best:
         """Return the best placement that was found."""
@@ -364,7 +387,9 @@ class Question:
         return Best(incumbent.value, unmerged(incumbent.placement, self.starts, self.problems[0].n_items))
 
     def missing(self) -> float:
-        """Return the least sum of the bytes that stages lack."""
+        """Return the least sum of the bytes that stages lack, or without exact search what the devices lack in all; nan if nothing."""
+        if not self.is_exact:
+            return min(Tables(problem).lacking for problem in self.problems) or math.nan
         return min(least_missing(problem.merged(self.starts), deadline=self.deadline) for problem in self.problems)
 
     def fits(self) -> bool:

@@ -45,6 +45,13 @@ class Tables:
         n_classes = len(Links.of(self.between(self.problem.hops), self.between(self.problem.closing), self.pairs).hop)
         return self.n_states * n_classes * (self.problem.n_items + 1) <= MOST_NUMBERS
 
+    @property
+    def lacking(self) -> float:
+        """By how much all weights and the cache are more than the memory of the devices that can run some item."""
+        problem, able = self.problem, np.isfinite(self.problem.seconds).any(axis=0)
+        needed = (problem.weight_bytes + problem.cache_bytes).sum() - problem.shared_bytes
+        return max(float(needed - problem.memory_bytes[able].sum()), 0.0)
+
     @functools.cached_property
     def states(self) -> UsedDevices:
         """The states of the devices, after a check that they are not too many."""

@@ -21,6 +21,7 @@ from hetsched.planning.tools import Command
 from hetsched.problem.graph import plural
 from hetsched.problem.units import percent, seconds, size
 from hetsched.search.solution import Status
+from hetsched.stopping import Stop
 
 Row = tuple[str, str]
 SAME = 0.01
@@ -71,7 +72,9 @@ def plan_facts(plan: ModelPlan) -> dict[str, Any]:
         "missing_bytes": plan.missing_bytes,
         "stages": stage_rows(plan),
         "transfers": transfer_rows(plan),
-        "baselines": [{"name": row.name, "seconds": row.value, "missing_bytes": row.missing_bytes} for row in plan.baselines],
+        "baselines": [
+            {"name": row.name, "seconds": row.value, "missing_bytes": row.missing_bytes, "reason": row.reason} for row in plan.baselines
+        ],
     }
     if explanation is not None:
         facts["limits"] = {
@@ -111,7 +114,7 @@ def headline(plan: ModelPlan) -> str:
         if math.isinf(plan.missing_bytes):
             return f"no placement: none of the devices can run all items{f' for {plan.tool}' if plan.tool else ''}{_in_order(plan)}"
         without = plan.question.not_searched
-        lacking = f"{'' if plan.question.offloads is None else 'at least '}{size(plan.missing_bytes)}"
+        lacking = f"{'' if plan.question.offloads is None and plan.question.is_exact else 'at least '}{size(plan.missing_bytes)}"
         return (
             f"does not fit: {lacking} are missing, over all placements of whole blocks{_of_tool(plan)}{_in_order(plan)}"
             f"{f', without {without}' if without else ''}"
@@ -124,7 +127,7 @@ def headline(plan: ModelPlan) -> str:
     among = f"the best of whole blocks for these costs{_of_tool(plan)}{_in_order(plan)}"
     if plan.status is not Status.OPTIMAL:
         gap = f"{among} takes at most {percent(plan.gap)} less" if plan.bound else "with no bound yet"
-        among = f"found before the end ({plan.stopped}), {gap}"
+        among = f"{_ended(plan)}, {gap}"
     return f"{times} costs: {value}, {among}{stated}; {_verdict(plan)}"
 
 
@@ -140,6 +143,13 @@ def _verdict(plan: ModelPlan) -> str:
 def _best_baseline(plan: ModelPlan) -> Baseline | None:
     fitting = [row for row in plan.baselines if math.isfinite(row.value)]
     return min(fitting, key=lambda row: row.value, default=None)
+
+
+def _ended(plan: ModelPlan) -> str:
+    """Return how a placement was found that is not proven the best."""
+    if plan.stopped is Stop.FINISHED:
+        return "found by local search, as too many devices differ for exact search"
+    return f"found before the end ({plan.stopped})"
 
 
 def _of_tool(plan: ModelPlan) -> str:
@@ -201,7 +211,7 @@ def block_range(first: int, last: int) -> str:
 
 def stage_items(plan: ModelPlan, placement: Placement, stage: ChainStage) -> str:
     """Return the items of a stage in words: ``embed, blocks 0-13, head, experts of blocks 0-3 on cpu``."""
-    offloads = plan.question.offloads
+    offloads = plan.question.execution.offloads
     part = "" if offloads is None else offloads.part
     moved = [f"{part} of {_items(plan, first, end)} on {plan.problem.devices[k]}" for k, first, end in placement.offloaded_runs(stage)]
     return ", ".join([_items(plan, stage.first, stage.end), *moved])
@@ -229,8 +239,10 @@ def command(plan: ModelPlan, model: str | None = None, tool: str | None = None) 
         return None, str(error)
 
 
-def described(plan: ModelPlan, placement: Placement, size: int | None = None) -> str:
-    """Return a placement in a line; its devices are sets of a size, by default those of the plan."""
+def described(plan: ModelPlan, placement: Placement | None, size: int | None = None) -> str:
+    """Return a placement in a line, empty without one; its devices are sets of a size, by default those of the plan."""
+    if placement is None:
+        return ""
     names = plan.question.devices(size or plan.tensor_parallel)
     return "; ".join(f"{names[stage.device]} {stage_items(plan, placement, stage)}" for stage in placement.stages)
 
@@ -296,12 +308,15 @@ def proof(plan: ModelPlan) -> str:
     blocks = f"of whole blocks{_of_tool(plan)}{'' if offloads is None else f', with or without {offloads.searched}'}"
     if plan.status is not Status.OPTIMAL:
         least = f"no placement {blocks}, {order}, takes less than {seconds(plan.bound)}" if plan.bound else "nothing"
-        return f"{least}; the search ended before it was finished ({plan.stopped}); the placement is verified{unsearched}"
-    return f"by exact search over all placements {blocks}, one interval a device, {order}; verified{unsearched}"
+        return f"{least}; {_ended(plan)}, the placement is verified{unsearched}"
+    how = "exact search" if plan.question.is_exact else "local search and a bound that it reaches,"
+    return f"by {how} over all placements {blocks}, one interval a device, {order}; verified{unsearched}"
 
 
 def judgement(plan: ModelPlan, row: Baseline) -> str:
     """Return how a baseline does beside the plan."""
+    if row.reason:
+        return f"unknown: {row.reason}"
     if row.missing_bytes:
         return f"does not fit, {size(row.missing_bytes)} are missing"
     if math.isinf(row.value):

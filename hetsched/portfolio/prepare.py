@@ -40,7 +40,11 @@ LONGEST = "local_search"
 """The family whose kernels take longest to compile; it begins first."""
 OPTIONS = {"evolution": {"size": 2, "effort": 5}, "policy-gradient": {"groups": 4, "samples": 10}}
 """Options with which a method reaches all of its kernels within the limit."""
-ABOVE = {"planning": "hetsched.planning.offloading:prepare", "serving": "hetsched.planning.serving:prepare"}
+ABOVE = {
+    "planning": "hetsched.planning.offloading:prepare",
+    "planning on many devices": "hetsched.planning.local_search:prepare",
+    "serving": "hetsched.planning.serving:prepare",
+}
 """Module and function of each part whose kernels are above this line of the layers."""
 
 

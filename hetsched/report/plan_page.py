@@ -64,7 +64,7 @@ def plan_html(plan: ModelPlan | ServingPlan, explanation: Explanation | None = N
     require("html")
     from markupsafe import Markup
 
-    alike = [row for row in plan.baselines if row.tensor_parallel == plan.tensor_parallel]
+    alike = [row for row in plan.baselines if row.tensor_parallel == plan.tensor_parallel and row.placement is not None]
     least = min(alike, key=lambda row: row.missing_bytes, default=None) if plan.placement is None else None
     times = _times(plan) if plan.placement is not None and plan.regime != "fit" else []
     devices = list(_devices(plan, plan.placement if least is None else least.placement, times))

@@ -18,7 +18,7 @@ PLACEMENT_RULES = {
     "order": "the first stage begins with the first item, every other where the last one ends (amount: items between)",
     "empty": "a stage has an item at least (amount: items too few)",
     "device": "a stage is on a device of the problem (amount: 1)",
-    "one-stage": "a device has at most one stage (amount: stages too many)",
+    "one-stage": "a device has at most one stage, but that of the first may run later ones, all offloaded (amount: stages too many)",
     "item-time": "a stage and its items take a finite time on its device (amount: items, or 1 for the stage)",
     "nodes": "stages on a node follow one another, as many on each that has any, if that is a rule (amount: runs or numbers too many)",
     "hop": "from a stage to the next, and from the last of several back to the first, takes a finite time (amount: 1)",
@@ -125,10 +125,20 @@ def _empty(placement: Placement) -> Iterator[Violation]:
             yield Violation("empty", message, float(stage.first - stage.end + 1))
 
 
+def _returns(problem: ChainProblem, placement: Placement, s: int) -> bool:
+    """Return whether a stage may be on the device of the first: if all of its items are offloaded, as only those of the first may be."""
+    items, moved = _own(problem, placement.stages[s]), {item for item, _ in placement.offloaded}
+    allowed = problem.offloading is not None and problem.offloading.only_first
+    return (
+        s > 0 and placement.stages[s].device == placement.stages[0].device and allowed and len(items) > 0 and all(i in moved for i in items)
+    )
+
+
 def _devices(problem: ChainProblem, placement: Placement) -> Iterator[Violation]:
     stages_of: dict[int, list[int]] = {}
     for s, stage in enumerate(placement.stages):
-        stages_of.setdefault(stage.device, []).append(s)
+        if not _returns(problem, placement, s):
+            stages_of.setdefault(stage.device, []).append(s)
         if not _known(problem, stage):
             message = f"stage {s} is on device {stage.device}; the problem has devices 0 to {len(problem.devices) - 1}"
             yield Violation("device", message, 1.0)
@@ -218,7 +228,11 @@ def _offloads(problem: ChainProblem, placement: Placement) -> Iterator[Violation
             reason = "is in no stage, and offloaded"
         elif not 0 <= holder < len(problem.devices):
             reason = f"is offloaded to device {holder}; the problem has devices 0 to {len(problem.devices) - 1}"
-        elif problem.offloading is not None and problem.offloading.only_first and any(stage.first > 0 for stage in stages):
+        elif (
+            problem.offloading is not None
+            and problem.offloading.only_first
+            and any(stage.first > 0 and not _returns(problem, placement, s) for s, stage in enumerate(placement.stages) if stage in stages)
+        ):
             reason = "is offloaded behind the first stage"
         else:
             on = [stage.device for stage in stages if _known(problem, stage)]
@@ -234,7 +248,7 @@ def _kept(problem: ChainProblem, placement: Placement) -> Iterator[Violation]:
     for s, stage in enumerate(placement.stages):
         own = _own(problem, stage)
         kept = sum(float(problem.weight_bytes[i]) - (_moved(problem, i) if i in moved else 0.0) for i in own)
-        if kept <= 0 and any(_moved(problem, i) for i in own if i in moved):
+        if kept <= 0 and not _returns(problem, placement, s) and any(_moved(problem, i) for i in own if i in moved):
             yield Violation("kept", f"{_where(problem, placement, s)} keeps no weights: all are offloaded", 1.0)
 
 
@@ -247,10 +261,11 @@ def _memory(problem: ChainProblem, placement: Placement) -> Iterator[Violation]:
     staged = set()
     for s, stage in enumerate(placement.stages):
         own = _own(problem, stage)
-        if not own or not _known(problem, stage):
+        if not own or not _known(problem, stage) or _returns(problem, placement, s):
             continue
+        back = [t for t in range(len(placement.stages)) if s == 0 and _returns(problem, placement, t)]
         needed = workspace = 0.0
-        for i in own:
+        for i in [*own, *(i for t in back for i in _own(problem, placement.stages[t]))]:
             away = _moved(problem, i) if i in moved else 0.0
             needed += float(problem.weight_bytes[i]) - away + float(problem.cache_bytes[i])
             workspace = max(workspace, float(problem.workspace_bytes[i]) + away)

@@ -242,3 +242,34 @@ def test_kernels_are_not_compiled_when_little_time_is_left(monkeypatch):
     monkeypatch.setattr(least_costs, "_compiled", False)
     with pytest.raises(hs.errors.OutOfTime, match="no time to be compiled; allow more time, or run `hetsched prepare`"):
         least_offloaded(chain([1.0, 0.0]), deadline=Deadline.after(5.0))
+
+
+def returning(memory=(12, 12, 12)):
+    """Two GPUs and a holder: the last two items may be held by it, and are run by the first one."""
+    offloading = Offloading([0, 0, 0, 5, 5], np.ones((5, 3)), [[math.inf, math.inf, 1.0]] * 5, only_first=True)
+    seconds = np.array([[1.0, 2.0, math.inf]] * 5)
+    hops = np.array([[0, 3, 9], [4, 0, 9], [9, 9, 0]])
+    problem = hs.ChainProblem("abcde", "xyz", seconds, weight_bytes=[5] * 5, cache_bytes=[1] * 5, workspace_bytes=[1] * 5, hops=hops,
+                              closing=hops * 100, memory_bytes=memory, offloading=offloading)  # fmt: skip
+    return problem, hs.Placement([(0, 0, 1), (1, 1, 3), (0, 3, 5)], [(3, 2), (4, 2)])
+
+
+def test_requests_return_to_the_device_of_the_first_stage_for_items_that_are_all_offloaded():
+    """5 + 1 bytes and 2 of the cache of d and e, and room for one of them that passes through beside its workspace: 14."""
+    problem, placement = returning()
+    found = evaluate(problem, placement)
+    assert found.latency == (1 + 3 + 4 + 4) + 2 * (1 + 1)  # no hop closes
+    assert found.stage_bytes.tolist() == [14, 13, 0]
+    assert found.all_missing_bytes == 2 + 1
+    assert [(row.rule, row.amount) for row in verify_placement(problem, placement)] == [("memory", 2), ("memory", 1)]
+    problem, _ = returning((14, 13, 10))
+    assert verify_placement(problem, placement, latency=found.latency) == []
+    assert [row.rule for row in verify_placement(returning((14, 13, 9))[0], placement)] == ["memory"]
+    part = hs.Placement(placement.stages, [(3, 2)])
+    assert "one-stage" in [row.rule for row in verify_placement(problem, part)]
+    with pytest.raises(hs.InvalidSchedule, match="each stage has a device of its own"):
+        evaluate(problem, part)
+    experts = problem.replace(offloading=Offloading([0, 0, 0, 5, 5], np.ones((5, 3)), [[math.inf, math.inf, 1.0]] * 5))
+    assert "one-stage" in [row.rule for row in verify_placement(experts, placement)]
+    with pytest.raises(hs.InvalidSchedule, match="has two stages on device 0; each stage has a device of its own"):
+        evaluate(experts, placement)

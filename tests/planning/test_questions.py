@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 import hetsched as hs
 from hetsched.chain.evaluation import evaluate
-from hetsched.planning import tools, words
+from hetsched.planning import offloading, tools, words
 from hetsched.testing.profiles import examples
 from tests.planning.test_planner import CONFIG, card, cards, machine, workloads
 
@@ -338,3 +339,60 @@ def test_the_cache_of_llama_cpp_has_a_window_and_a_chunk_in_multiples_of_256():
     cells = hs.plan(model, box((1e9, 1e9, 1e9)), work, tool="llama.cpp").problem.cache_bytes[1]
     assert cells == 3 * 1280 * model.items.cache_numbers[1] * 2
     assert hs.plan(model, box((1e9, 1e9, 1e9)), work).problem.cache_bytes[1] == 3 * 1000 * model.items.cache_numbers[1] * 2
+
+
+@examples(15)
+@given(cards, st.tuples(*[st.floats(0.15, 0.9)] * 2), st.sampled_from([1.0, 5.0, 20.0]), st.sampled_from(["accelerate", "transformers"]))
+def test_the_default_of_two_gpus_and_the_cpu_is_evaluated_as_it_is_run(model, shares, speed, tool):
+    total = model.total_bytes
+    where = box(memory=(shares[0] * total, shares[1] * total, 5 * total), speed=(1.0, speed, 1.0))
+    plan = hs.plan(model, where, hs.Workload(20, 5), tool=tool)
+    row = plan.baselines[0]
+    assert (row.name, row.reason) == (f"{tool} default", "")
+    assert plan.value <= row.value * (1 + 1e-9)
+    assert row.placement is not None
+    if not row.missing_bytes:
+        assert row.value == evaluate(plan.question.of(row.placement), row.placement).latency
+
+
+def test_a_default_that_returns_to_its_first_gpu_is_the_answer_where_it_is_better(tmp_path):
+    """Requests go back to the first GPU for the last block and the head, which no placement in intervals does as fast."""
+    model = card(2)
+    where = box(memory=(0.727 * model.total_bytes, 0.507 * model.total_bytes, 5 * model.total_bytes), speed=(1.0, 5.0, 1.0))
+    plan = hs.plan(model, where, hs.Workload(20, 5), tool="accelerate")
+    assert plan.placement == hs.Placement([(0, 0, 1), (1, 1, 2), (0, 2, 4)], [(2, 2), (3, 2)])
+    assert plan.placement == plan.baselines[0].placement
+    assert plan.command().device_map["lm_head"] == "cpu"  # which is read back
+    plan.write(tmp_path / "plan.json")
+    assert hs.read(tmp_path / "plan.json").placement == plan.placement
+    assert "weights of block" in " ".join(text for _, text in words.plan_rows(plan.with_explanation(hs.planning.explain(plan))))
+
+
+def test_no_rule_is_left_out_without_a_reason(tmp_path):
+    encoder = hs.ModelCard("B", "bert", card().width, 500, card().items, card().parameters, card().weight_bytes, modules=card().modules,
+                           decodes=False)  # fmt: skip
+    plan = hs.plan(encoder, box(memory=(math.inf, math.inf, math.inf)), hs.Workload(20, 0), tool="transformers")
+    told = {row.name: (row.placement, row.reason) for row in plan.baselines}
+    assert told["transformers default"] == (
+        None,
+        "'B' is no causal language model; the rule of Accelerate is known for those: call infer_auto_device_map of accelerate",
+    )
+    assert told["by memory"] == (None, "a device has no finite figure, by which blocks would be shared out")
+    rows = [text for _, text in words.plan_rows(plan)]
+    assert "by memory: unknown: a device has no finite figure, by which blocks would be shared out" in rows
+    plan.write(tmp_path / "plan.json")
+    assert hs.read(tmp_path / "plan.json").baselines == plan.baselines
+
+
+def test_the_default_with_experts_is_evaluated_where_their_search_is_too_large():
+    model = sparse(6)
+    small = box(memory=(0.3 * model.total_bytes, 0.2 * model.total_bytes, 5 * model.total_bytes))
+    searched = hs.plan(model, small, hs.Workload(20, 5), tool="llama.cpp")
+    with mock.patch.object(offloading, "MOST_CHOICES", 0):
+        plan = hs.plan(model, small, hs.Workload(20, 5), tool="llama.cpp")
+        assert plan.question.offloads is None
+        assert (plan.baselines[0].placement, plan.baselines[0].value) == (searched.baselines[0].placement, searched.baselines[0].value)
+        assert plan.baselines[0].placement.offloaded
+        assert plan.value <= plan.baselines[0].value
+        assert plan.command().tool == "llama.cpp"
+        assert "experts of block" in words.described(plan, plan.baselines[0].placement)

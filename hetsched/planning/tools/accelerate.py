@@ -27,7 +27,7 @@ BALANCED_SHARE = 0.9
 RULE = (
     "device_map has the device of modules by prefixes of their names; it has to cover every parameter. Blocks are not divided. Modules on "
     '"cpu" and "disk" beside a GPU run on the first GPU: their weights are copied to it at each forward. A head that is tied to the '
-    "embedding is on the device of the embedding. "
+    "embedding is on the device of the embedding. A map of devices is taken as it is: the room that is kept below is that of the default. "
 )
 GREEDY = (
     "By default Accelerate fills the devices in order, GPUs by number, then the CPU, then the disk, to their free memory with weights "
@@ -57,7 +57,8 @@ def _refusal(card: ModelCard, placement: Placement, devices: tuple[str | int, ..
     moved, of_first = placement.offloaded, placement.offloaded_in(first)
     if moved and (any(devices[stage.device] in OFFLOADED for stage in placement.stages) or len(of_first) == first.end - first.first):
         return "weights are offloaded; Accelerate copies them to a GPU that has some of its own: place each stage, and an item, on a GPU"
-    if len(of_first) < len(moved):
+    behind = [stage for s, stage in enumerate(placement.stages) if s and not placement.returns(s)]
+    if any(placement.offloaded_in(stage) for stage in behind):
         return "weights behind the first stage are offloaded; Accelerate copies all to the first GPU: offload items of the first stage"
     strange = [devices[holder] for _, holder in moved if devices[holder] not in OFFLOADED]
     if strange:
@@ -66,17 +67,17 @@ def _refusal(card: ModelCard, placement: Placement, devices: tuple[str | int, ..
 
 
 def _as_run(placement: Placement, devices: tuple[str | int, ...]) -> Placement:
-    """Return the placement in which what lies on the CPU or the disk beside a GPU is run by the first GPU."""
+    """Return the placement in which what lies on the CPU or the disk beside a GPU is run by the first GPU, which requests may return to."""
     lies = [stage.device for stage in placement.stages for _ in range(stage.first, stage.end)]
     gpus = [k for k in lies if devices[k] not in OFFLOADED]
     if not gpus:
         return placement
     run = from_devices([gpus[0] if devices[k] in OFFLOADED else k for k in lies])
-    if len({stage.device for stage in run.stages}) < len(run):
-        raise UnsupportedFeature(
-            f"{devices[gpus[0]]!r} runs what is on the CPU or the disk behind the items of another device; a device has one stage"
-        )
-    return Placement(run.stages, ((i, k) for i, k in enumerate(lies) if devices[k] in OFFLOADED))
+    run = Placement(run.stages, ((i, k) for i, k in enumerate(lies) if devices[k] in OFFLOADED))
+    own = [stage.device for s, stage in enumerate(run.stages) if not run.returns(s)]
+    if len(set(own)) < len(own):
+        raise UnsupportedFeature(f"{placement!r} gives a device items before and behind those of another; give each device an interval")
+    return run
 
 
 def _holders(_card: ModelCard, devices: tuple[str | int, ...]) -> list[int]:
@@ -244,7 +245,7 @@ EXECUTION = Execution(
         "weights",
         _holders,
         "weights of the first stage on the CPU or the disk, copied for each run",
-        "weights of other stages on the CPU or the disk, which the first GPU would run",
+        "weights of other stages on the CPU or the disk, which the first GPU would run, but for the default",
     ),
     as_run=_as_run,
 )

@@ -176,7 +176,7 @@ def _default(card: ModelCard, problem: ChainProblem, devices: tuple[str | int, .
     by_memory = from_devices([placed[0] if cpu is None else cpu, *placed])
     if cpu is None or all(_fits(problem, stage) for stage in by_memory.stages if stage.device != cpu):
         return by_memory
-    if not card.items.experts.any():
+    if not experts.are_named(card):  # --fit finds no experts to move
         return _fitted(problem, cpu, gpus)
     if problem.offloading is None:
         raise UnsupportedFeature(f"the layers of {card.name!r} by memory do not fit, and --fit then moves experts to the CPU; state -ngl")

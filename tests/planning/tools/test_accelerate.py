@@ -91,12 +91,16 @@ def test_weights_that_are_not_copied(stages, offloaded, message):
     assert ACCELERATE.refusal(MODEL, Placement(stages, offloaded), [0, 1, "cpu", "disk"]).startswith(message)
 
 
-def test_what_lies_on_the_cpu_behind_another_gpu_is_no_stage():
+def test_requests_return_to_the_first_gpu_for_what_lies_on_the_cpu_behind_another():
     as_run = ACCELERATE.execution.as_run
     assert as_run(Placement([(1, 0, 3), (0, 3, 5)]), ["cpu", 0]) == Placement([(1, 0, 5)], [(3, 0), (4, 0)])
     assert as_run(SPLIT, ["cpu", "disk"]) == SPLIT
-    with pytest.raises(UnsupportedFeature, match="0 runs what is on the CPU or the disk behind the items of another device"):
-        as_run(Placement([(0, 0, 2), (1, 2, 4), (2, 4, 5)]), [0, 1, "cpu"])
+    returned = as_run(Placement([(0, 0, 2), (1, 2, 4), (2, 4, 5)]), [0, 1, "cpu"])
+    assert returned == Placement([(0, 0, 2), (1, 2, 4), (0, 4, 5)], [(4, 2)])
+    command = ACCELERATE.emit(MODEL, returned, [0, 1, "cpu"])
+    assert as_run(ACCELERATE.read(MODEL, command, [0, 1, "cpu"]), [0, 1, "cpu"]) == returned
+    with pytest.raises(UnsupportedFeature, match="gives a device items before and behind those of another; give each device an interval"):
+        as_run(Placement([(0, 0, 1), (1, 1, 2), (2, 2, 3), (1, 3, 5)]), [0, 1, "cpu"])
 
 
 WHOLE = [(0, 0, 5)]
@@ -348,3 +352,12 @@ def test_a_model_runs_where_the_map_says(tied, tmp_path):
     assert placed.hf_device_map == command.device_map
     assert {key: str(value) for key, value in placed.hf_device_map.items()}["model.layers.3"] == "disk"
     assert torch.equal(placed(input_ids=ids).logits, expected)
+
+
+@pytest.mark.slow
+def test_a_map_of_devices_is_taken_without_margins_of_memory():
+    """Neither the memory of the machine nor a limit of it changes a map that is given, so that a command needs no max_memory."""
+    integration = pytest.importorskip("transformers.integrations.accelerate", reason="transformers is not installed")
+    model = llama(4, tied=False)
+    command = TRANSFORMERS.emit(card_of(model, 4), Placement([(0, 0, 3), (1, 3, 6)]), [0, 1])
+    assert integration._get_device_map(model, dict(command.device_map), {0: 1, 1: 1, "cpu": 1}, None) == command.device_map
