@@ -69,7 +69,9 @@ def counted(name: str) -> float:
         try:
             with mode:
                 args, kwargs = ARCHITECTURES[name].example()
-                module = ARCHITECTURES[name].make()
+                module = ARCHITECTURES[name].make().requires_grad_(False)  # the counter fails on parameters as arguments of modules
+                if getattr(module, "_can_set_experts_implementation", bool)():
+                    module.set_experts_implementation("batched_mm")  # the counter does not know grouped products
                 # The counter knows the products of the attention's plain form alone.
                 with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
                     module(*args, **kwargs)

@@ -6,13 +6,14 @@ by the argument's name.
 
 from hetsched.arguments.checks import check_array, check_count, check_indices, check_rows
 from hetsched.arguments.decorator import checked
-from hetsched.arguments.rules import COUNT, NUMBER, TEXT, Rule, number, one_of, rule, shown, whole
+from hetsched.arguments.rules import COUNT, NUMBER, TEXT, Rule, amount, number, one_of, rule, shown, whole
 
 __all__ = [
     "COUNT",
     "NUMBER",
     "TEXT",
     "Rule",
+    "amount",
     "check_array",
     "check_count",
     "check_indices",

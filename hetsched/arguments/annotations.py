@@ -103,7 +103,7 @@ def _rule(hint: Any) -> Rule | None:
     """Return the rule of a type, or None if it permits any value."""
     if isinstance(hint, tuple):
         return _either([_rule(part) for part in hint])
-    if hint in (Any, object) or isinstance(hint, TypeVar):
+    if hint in (Any, object, npt.ArrayLike) or isinstance(hint, TypeVar):  # ArrayLike is a type of its own from Python 3.12 on
         return None
     if hint is None or hint is types.NoneType:
         return _NONE

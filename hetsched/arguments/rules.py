@@ -103,6 +103,11 @@ def as_amount(value: Any, unit: str) -> int | float:
     return parse(value, unit) if unit and isinstance(value, str) else as_number(value)
 
 
+def amount(unit: str) -> Rule:
+    """Return the rule of amounts in a base unit of `hetsched.arguments.amounts`."""
+    return Rule(f"a number{hint(unit)}", lambda value: as_amount(value, unit))
+
+
 def number(least: float = -math.inf, most: float = math.inf, *, above: float | None = None, below: float | None = None) -> Rule:
     """Return the rule of numbers from `least` to `most`, or `above` one and `below` another."""
     limits = [("at least", least), ("above", above), ("at most", most), ("below", below)]

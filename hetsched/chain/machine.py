@@ -12,6 +12,7 @@ import numpy as np
 
 from hetsched import documents
 from hetsched.arguments import checked, shown
+from hetsched.arguments.amounts import Amount, hint
 from hetsched.arrays import BoolArray, FloatArray, Frozen, readonly
 from hetsched.errors import InvalidArgument, InvalidProblem
 from hetsched.problem.cluster import Cluster
@@ -46,7 +47,7 @@ class Machine(Frozen):
     ----------
     cluster : Cluster
     reserved_bytes : mapping of str to float, optional
-        Memory of a device that a placement leaves free, by the device's name. Default: 0.
+        Memory of a device that a placement leaves free, by the device's name: bytes, or text such as ``"2 GB"``. Default: 0.
     tool_names : mapping of str to mapping, optional
         Names of a device in tools, as ``{"gpu0": {"llama.cpp": "CUDA0", "torch": 0}}``.
     efficiency : mapping of str to (float, float), optional
@@ -75,7 +76,7 @@ class Machine(Frozen):
         self,
         cluster: Cluster,
         *,
-        reserved_bytes: Mapping[str, float] | None = None,
+        reserved_bytes: Mapping[str, Amount] | None = None,
         tool_names: Mapping[str, Mapping[str, str | int]] | None = None,
         efficiency: Mapping[str, tuple[float, float]] | None = None,
     ) -> None:
@@ -85,15 +86,17 @@ class Machine(Frozen):
                 raise InvalidProblem(
                     f"{what} names {strange[0]!r}, which is not in the cluster; its devices are {', '.join(cluster.names)}"
                 )
-        for name, amount in (reserved_bytes or {}).items():
-            if not 0 <= number(amount) < math.inf:
-                raise InvalidProblem(f"reserved_bytes of {name!r} is {amount!r}; it must be a finite number of bytes from 0")
+        reserved = {name: number(amount, "B") for name, amount in (reserved_bytes or {}).items()}
+        for name, amount in reserved.items():
+            if not 0 <= amount < math.inf:
+                stated = (reserved_bytes or {})[name]
+                raise InvalidProblem(f"reserved_bytes of {name!r} is {stated!r}; it must be a finite number of bytes from 0{hint('B')}")
         for name, shares in (efficiency or {}).items():
             if len(shares) != 2 or not all(0 < number(share) < math.inf for share in shares):
                 raise InvalidProblem(f"efficiency of {name!r} is {shares!r}; it must be shares of the peak and of the bandwidth above 0")
         self._set(
             cluster=cluster,
-            reserved_bytes={name: float(amount) for name, amount in (reserved_bytes or {}).items()},
+            reserved_bytes=reserved,
             tool_names={name: dict(words) for name, words in (tool_names or {}).items()},
             efficiency={name: Efficiency(*map(float, shares)) for name, shares in (efficiency or {}).items()},
         )
@@ -102,7 +105,7 @@ class Machine(Frozen):
         return f"<Machine with {', '.join(self.cluster.names)}>"
 
     @checked(InvalidProblem)
-    def reserving(self, reserved_bytes: Mapping[str, float]) -> Machine:
+    def reserving(self, reserved_bytes: Mapping[str, Amount]) -> Machine:
         """Return the machine with other bytes reserved on some devices."""
         return self._with(reserved_bytes={**self.reserved_bytes, **reserved_bytes})
 

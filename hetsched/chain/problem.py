@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hetsched.arguments import COUNT, check_array, checked, number, shown
+from hetsched.arguments import COUNT, amount, check_array, checked, number, shown
+from hetsched.arguments.amounts import Amount
 from hetsched.arrays import BoolArray, FloatArray, Frozen, IntArray
 from hetsched.chain.amounts import IMPOSSIBLE, UNLIMITED, amounts
 from hetsched.chain.offloading import Offloading
@@ -30,6 +31,8 @@ class ChainProblem(Frozen):
 
     A placement cuts the chain into stages, intervals of items, and gives each stage a device of its own. Items run in order, so a
     request passes through the stages one after the other.
+
+    Amounts of seconds and bytes are numbers, or text with a unit: ``"2 ms"``, ``"24 GiB"``.
 
     Parameters
     ----------
@@ -101,7 +104,7 @@ class ChainProblem(Frozen):
     offloading: Offloading | None
     nodes: IntArray | None
 
-    @checked(InvalidProblem, most_in_progress=COUNT)
+    @checked(InvalidProblem, most_in_progress=COUNT, shared_bytes=amount("B"))
     def __init__(
         self,
         items: Iterable[str],
@@ -117,7 +120,7 @@ class ChainProblem(Frozen):
         closing: npt.ArrayLike | None = None,
         overlapped_seconds: npt.ArrayLike | None = None,
         overlapped_hops: npt.ArrayLike | None = None,
-        shared_bytes: float = 0.0,
+        shared_bytes: Amount = 0.0,
         most_in_progress: int | None = None,
         offloading: Offloading | None = None,
         nodes: npt.ArrayLike | None = None,

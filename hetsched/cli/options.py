@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 from hetsched.cli import completion
 from hetsched.cli.solver_options import fraction
+
+
+def duration(given: str | float) -> float:
+    """Return the seconds of a number, or of text with a unit such as ``2min``; their range is checked where they are used."""
+    from hetsched.arguments.amounts import hint, parse
+
+    with contextlib.suppress(ValueError):
+        return float(given)
+    try:
+        return parse(str(given), "s")
+    except ValueError:
+        raise typer.BadParameter(f"{given!r} is not a number of seconds{hint('s')}") from None
+
+
+def time_option(what: str = "Stop after this many seconds.", panel: str | None = None) -> Any:
+    """Return the option of a time, in seconds unless it has its unit."""
+    return typer.Option(help=what, metavar="SECONDS", parser=duration, rich_help_panel=panel)
+
 
 JSON = Annotated[bool, typer.Option("--json", help="Print one JSON value and nothing else.")]
 Output = Annotated[Path, typer.Option("-o", "--output", help="Write the document here.", metavar="FILE")]

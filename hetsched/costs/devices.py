@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from hetsched.arguments import checked
+from hetsched.arguments.amounts import Amount
 from hetsched.chain.machine import Machine
 from hetsched.errors import InvalidProblem
 from hetsched.problem import interconnects
@@ -95,7 +96,7 @@ def machine(
     link: str | Interconnect = "pcie4-x16",
     *,
     network: str | Interconnect | None = None,
-    reserved_bytes: Mapping[str, float] | None = None,
+    reserved_bytes: Mapping[str, Amount] | None = None,
     tool_names: Mapping[str, Mapping[str, str | int]] | None = None,
     efficiency: Mapping[str, tuple[float, float]] | None = None,
 ) -> Machine:

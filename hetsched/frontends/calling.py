@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import io
 import logging
@@ -14,7 +15,7 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, UnsupportedOperatorException
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import SUPPORTED_NODES, register_pytree_node, tree_leaves
 
 from hetsched.errors import InvalidProblem
 
@@ -29,7 +30,7 @@ _LOGGERS = ("torch.fx.experimental.symbolic_shapes", "torch._subclasses.fake_ten
 """They log the failures of torch.export and of tensors without data, which errors and warnings here tell in a line."""
 _CONSTRAINT = re.compile(r"^\s*- |specialized|^\s*(Caused by|Suggested fixes): ")
 """The lines after the first that name a constraint on a size, in torch's messages."""
-_CACHES = {"use_cache", "past_key_values", "cache_params"}
+_CACHES = {"use_cache", "cache", "past_key_values", "cache_params"}
 """Arguments of models of Hugging Face that ask for a cache, or give one."""
 
 
@@ -58,9 +59,25 @@ def check_call(module: Any, model: Any, args: tuple[Any, ...], kwargs: Mapping[s
         message = f"{type(module).__name__} cannot be called with the example: {error}; give {own} as example_args and example_kwargs"
         raise InvalidProblem(message) from error
     if _CACHES & set(kwargs) and "transformers" in sys.modules:
-        from transformers.integrations.executorch import register_dynamic_cache_export_support
+        _register_caches()
 
-        register_dynamic_cache_export_support()  # type: ignore[no-untyped-call]
+
+@functools.cache
+def _register_caches() -> None:
+    """Let torch know the tensors of caches: those of a decoder by the function of Transformers, and pairs of them."""
+    from transformers.cache_utils import EncoderDecoderCache
+    from transformers.integrations.executorch import register_dynamic_cache_export_support
+
+    register_dynamic_cache_export_support()  # type: ignore[no-untyped-call]
+    if EncoderDecoderCache not in SUPPORTED_NODES:
+        register_pytree_node(
+            EncoderDecoderCache,
+            lambda pair: ([pair.self_attention_cache, pair.cross_attention_cache], None),
+            lambda caches, _: EncoderDecoderCache(*caches),
+            serialized_type_name="transformers.cache_utils.EncoderDecoderCache",
+            to_dumpable_context=lambda _: None,
+            from_dumpable_context=lambda _: None,
+        )
 
 
 @contextlib.contextmanager

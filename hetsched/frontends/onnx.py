@@ -6,7 +6,10 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from hetsched.arguments import check_count, checked
+import numpy as np
+import numpy.typing as npt
+
+from hetsched.arguments import check_count, checked, shown
 from hetsched.costs.analytic import Analytic
 from hetsched.errors import InvalidProblem, MissingDependency
 from hetsched.frontends.exchange import Imported
@@ -27,6 +30,7 @@ def read(
     *,
     dims: Mapping[str, int] | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
+    values: Mapping[str, npt.ArrayLike] | None = None,
     flop_formulas: Mapping[str, Callable[..., float]] | None = None,
 ) -> TaskGraph:
     """Return the task graph of one run of a model, by the rules of `hetsched.frontends.torch.capture`.
@@ -42,6 +46,8 @@ def read(
     shapes : mapping of str to sequence of int, optional
         Shapes of tensors: of inputs whose dimensions have neither a length nor a name, and of results whose shape depends on
         data or whose operator onnx does not know.
+    values : mapping of str to array, optional
+        Values of inputs, which are constants then: those on which control flow or shapes depend, such as a rate of samples.
     flop_formulas : mapping of str to function, optional
         FLOPs of custom operators, or replacements for others. A key is an operator type, after its domain unless that is
         ``ai.onnx``: ``"Conv"``, ``"com.microsoft.FusedMatMul"``. A value is a function of the shapes of the inputs (None for one that
@@ -54,7 +60,8 @@ def read(
         name; and one of type ``"input"``, without work, for each input that is read. Types of operators are those of captured
         models: ``Conv`` is ``"conv2d"``, ``Gemm`` is ``"linear"``.
 
-        - Functions of the model, and an If with a known condition, count as the nodes inside. Reshapes, transposes, slices, splits
+        - Functions of the model, an If with a known condition, and each run of a Loop or Scan with a known number of at most 1,024 count
+          as the nodes inside. Reshapes, transposes, slices, splits
           and expansions are folded into their source; so is a batch norm into a convolution, and a sum with a constant vector
           into a product of matrices, if it is the only reader. What depends on no input is a constant, and a weight of the tasks
           that read it; a weight of several tasks counts in each of them. A quantised weight has the bytes that are stored.
@@ -66,8 +73,9 @@ def read(
     Raises
     ------
     InvalidProblem
-        The file is no model in ONNX; a dimension of an input has no length; `dims` or `shapes` have names that the model has not; a
-        node does not fit its inputs; or a formula fails or does not return a number >= 0.
+        The file is no model in ONNX; a dimension of an input has no length; `dims`, `shapes` or `values` have names that the model has
+        not, or a value that is not of the type and shape of its input; a node does not fit its inputs; or a formula fails or does not
+        return a number >= 0.
     UnsupportedFeature
         Control flow or the shape of a tensor depends on data, or a value is no tensor.
     MissingDependency
@@ -88,9 +96,10 @@ def read(
         name: tuple(check_count(length, f"shapes[{name!r}]", 0, error=InvalidProblem) for length in own)
         for name, own in (shapes or {}).items()
     }
-    _check_names(made.graph, lengths, given)
+    numbers = _numbers(made.graph, values or {})
+    _check_names(made.graph, lengths, given, numbers)
     formulas = Formulas(flop_formulas)
-    tasks = Reader(made, lengths, given, formulas).walk()
+    tasks = Reader(made, lengths, given, numbers, formulas).walk()
     formulas.warn_unknown()
     return task_graph(tasks)
 
@@ -103,6 +112,7 @@ def read_problem(
     costs: CostModel | None = None,
     dims: Mapping[str, int] | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
+    values: Mapping[str, npt.ArrayLike] | None = None,
     flop_formulas: Mapping[str, Callable[..., float]] | None = None,
 ) -> Imported:
     """Read the problem to run a model in ONNX on a cluster; `hetsched.frontends.read` calls it for files.
@@ -113,10 +123,10 @@ def read_problem(
     cluster : Cluster
     costs : cost model, optional
         Default: `hetsched.costs.Analytic`.
-    dims, shapes, flop_formulas
+    dims, shapes, values, flop_formulas
         As for `read`, whose errors it raises.
     """
-    graph = read(path, dims=dims, shapes=shapes, flop_formulas=flop_formulas)
+    graph = read(path, dims=dims, shapes=shapes, values=values, flop_formulas=flop_formulas)
     return Imported(Problem(graph, cluster, costs=Analytic() if costs is None else costs))
 
 
@@ -134,9 +144,31 @@ def _load(path: str) -> onnx.ModelProto:
     return model
 
 
-def _check_names(graph: Any, lengths: Mapping[str, int], shapes: Mapping[str, Sequence[int]]) -> None:
+def _numbers(graph: Any, values: Mapping[str, npt.ArrayLike]) -> dict[str, npt.NDArray[Any]]:
+    """Return the values of inputs as arrays of their types and shapes."""
+    from onnx import helper
+
+    inputs = {info.name: info.type.tensor_type for info in graph.input}
+    made = {}
+    for name, value in values.items():
+        if name not in inputs:
+            raise InvalidProblem(f"values has {name!r}, which is no input of the model; it has {', '.join(inputs)}")
+        kind = inputs[name]
+        stated = [d.dim_value if d.HasField("dim_value") else None for d in kind.shape.dim]
+        array = np.asarray(value)
+        target = helper.tensor_dtype_to_np_dtype(kind.elem_type)
+        fits = len(stated) == array.ndim and all(own in (None, length) for own, length in zip(stated, array.shape, strict=True))
+        if not fits or not np.can_cast(array.dtype, target, "same_kind"):
+            raise InvalidProblem(f"values[{name!r}] is {shown(value)}; it must be {target} of shape {stated}, where None is any length")
+        made[name] = array.astype(target)
+    return made
+
+
+def _check_names(
+    graph: Any, lengths: Mapping[str, int], shapes: Mapping[str, Sequence[int]], numbers: Mapping[str, npt.NDArray[Any]]
+) -> None:
     """Raise `InvalidProblem` for inputs whose shape is not known, and for lengths and shapes of what the model has not."""
-    constants = {stored.name for stored in graph.initializer}
+    constants = {*(stored.name for stored in graph.initializer), *numbers}
     infos = [info for info in (*graph.input, *graph.value_info, *graph.output) if info.name not in constants]
     named = list(dict.fromkeys(d.dim_param for info in infos for d in info.type.tensor_type.shape.dim if d.dim_param))
     tensors = {*(info.name for info in infos), *(name for node in graph.node for name in node.output)}

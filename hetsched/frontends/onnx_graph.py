@@ -7,9 +7,9 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import zip_longest
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import onnx
@@ -19,78 +19,22 @@ from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 from hetsched.arguments import shown
 from hetsched.errors import InvalidProblem, UnsupportedFeature
-from hetsched.frontends.onnx_operators import Call, Formulas, Lengths, operator_type, shape
+from hetsched.frontends.onnx_operators import LIKE, STANDARD, Call, Formulas, Lengths, Like, operator_type, shape
+from hetsched.frontends.onnx_values import Value, contiguous, part, reshaped, stored_bytes
 from hetsched.frontends.tensors import Task, Tensor, unused_name
 
 LARGEST_VALUE = 4096
 """The most numbers of a constant whose value is computed: shapes depend on no larger ones."""
-BITS = {TensorProto.INT4: 4, TensorProto.UINT4: 4, TensorProto.FLOAT4E2M1: 4, TensorProto.INT2: 2, TensorProto.UINT2: 2}
-"""Bits of a number of the types with less than a byte."""
+SAME_SHAPE = {
+    *(("", name) for name in ("Dropout", "LayerNormalization", "SimplifiedLayerNormalization")),
+    *(("ai.onnx.ml", name) for name in ("Binarizer", "Imputer", "Normalizer", "Scaler")),
+}
+"""Operators that return the shape of their input though onnx does not infer it, some of them only in old versions."""
 RESHAPES = re.compile("Reshape|Flatten|(Un)?[Ss]queeze")
+MOST_RUNS = 1024
+"""The most runs of a loop, each of which has tasks of its own."""
 SETTLED = re.compile("Reduce.*|Reshape|Pad|Resize|Upsample|TopK|Tile|OneHot|Clip|CumSum|CenterCropPad|Trilu")
 """Operators that read their first input alone: the others, such as axes and lengths, are settings."""
-
-
-@dataclass(frozen=True)
-class Value:
-    """What a name in the model stands for."""
-
-    dtype: int
-    """The type of its numbers, of `onnx.TensorProto`."""
-    shape: Lengths
-    strides: Lengths
-    """Numbers between neighbours of each dimension; 0 where they are one."""
-    tensors: tuple[Tensor, ...]
-    """The tensors in memory that hold it: one of its own, or for a view those of its source; none for a length."""
-    data: np.ndarray[Any, Any] | None = None
-    """The numbers of a small constant."""
-
-    @property
-    def constant(self) -> bool:
-        """Whether it depends on no input of the model."""
-        return all(tensor.task is None for tensor in self.tensors)
-
-    @property
-    def bytes(self) -> float:
-        """Bytes of what it shows; an expanded dimension adds none."""
-        lengths = (length for length, stride in zip(self.shape, self.strides, strict=True) if stride or not length)
-        return stored_bytes(self.dtype, math.prod(lengths))
-
-
-def stored_bytes(dtype: int, count: int) -> float:
-    """Return the bytes of that many numbers of a type of `onnx.TensorProto`."""
-    if dtype in BITS:
-        return float(math.ceil(BITS[dtype] * count / 8))
-    return float(helper.tensor_dtype_to_np_dtype(dtype).itemsize * count)
-
-
-def contiguous(lengths: Lengths) -> Lengths:
-    """Return the strides of a tensor of its own memory."""
-    return tuple(math.prod(lengths[d + 1 :]) for d in range(len(lengths)))
-
-
-def reshaped(value: Value, lengths: Lengths) -> Lengths | None:
-    """Return the strides of a value in another shape of as many numbers, or None if it has to be copied."""
-    if 0 in lengths:
-        return contiguous(lengths)
-    parts: list[list[int]] = []  # neighbouring dimensions that are one run of memory: their numbers, and the stride of the last
-    for length, stride in zip(value.shape, value.strides, strict=True):
-        if length > 1 and parts and parts[-1][1] == length * stride:
-            parts[-1] = [parts[-1][0] * length, stride]
-        elif length > 1:
-            parts.append([length, stride])
-    strides = []
-    for length in reversed(lengths):
-        if length == 1:
-            strides.append(1)
-            continue
-        if not parts or parts[-1][0] % length:
-            return None
-        strides.append(parts[-1][1])
-        parts[-1] = [parts[-1][0] // length, parts[-1][1] * length]
-        if parts[-1][0] == 1:
-            parts.pop()
-    return tuple(reversed(strides))
 
 
 class Reader:
@@ -104,12 +48,21 @@ class Reader:
         The lengths of named dimensions.
     shapes : mapping of str to sequence of int
         The shapes of tensors.
+    numbers : mapping of str to array
+        The values of inputs that are constants.
     formulas : Formulas
         The FLOPs of calls.
     """
 
-    def __init__(self, model: Any, lengths: Mapping[str, int], shapes: Mapping[str, Sequence[int]], formulas: Formulas) -> None:
-        self.model, self.lengths, self.shapes, self.formulas = model, lengths, shapes, formulas
+    def __init__(
+        self,
+        model: Any,
+        lengths: Mapping[str, int],
+        shapes: Mapping[str, Sequence[int]],
+        numbers: Mapping[str, np.ndarray[Any, Any]],
+        formulas: Formulas,
+    ) -> None:
+        self.model, self.lengths, self.shapes, self.numbers, self.formulas = model, lengths, shapes, numbers, formulas
         self.versions = {opset.domain: opset.version for opset in model.opset_import}
         self.tasks: list[Task] = []
         self.values: dict[str, Value] = {}
@@ -123,7 +76,9 @@ class Reader:
         graph = self.model.graph
         self._add_constants(graph)
         for given in graph.input:
-            if given.name not in self.values:
+            if given.name in self.numbers:
+                self.values[given.name] = self._known(given.type.tensor_type.elem_type, self.numbers[given.name])
+            elif given.name not in self.values:
                 dtype, lengths = self._type(given.type, given.name)
                 task = Task(unused_name(given.name, self.names), "input", [])
                 self.tasks.append(task)
@@ -157,6 +112,10 @@ class Reader:
             task.outputs.append(tensor)
         return Value(dtype, lengths, contiguous(lengths), (tensor,))
 
+    def _known(self, dtype: int, data: np.ndarray[Any, Any]) -> Value:
+        """Return a constant, with its numbers if they are few."""
+        return replace(self._made(None, dtype, data.shape), data=data if data.size <= LARGEST_VALUE else None)
+
     def _value(self, name: str, reader: str) -> Value:
         if name not in self.values:
             raise InvalidProblem(f"{reader} reads {name!r}, which nothing makes before it; check the model with onnx.checker.check_model")
@@ -168,7 +127,11 @@ class Reader:
         inputs = [self._value(name, label(node)) if name else None for name in node.input]
         given = [value for value in inputs if value is not None]
         if any(attribute.HasField("g") for attribute in node.attribute):
-            self._branch(node, inputs)
+            made = {"If": self._branch, "Loop": self._loop, "Scan": self._scan}.get(node.op_type, self._refused)(node, inputs)
+            self.values |= zip(node.output, made, strict=True)
+            return
+        if node.op_type == "ZipMap":  # the same numbers as a dictionary
+            self.values[node.output[0]] = given[0]
             return
         if node.op_type in ("Shape", "Size") and not node.domain:
             source = given[0]
@@ -189,22 +152,97 @@ class Reader:
             views = self._add_task(node, inputs, types)
         self.values |= {name: replace(view, data=data.get(name)) for name, view in views.items()}
 
-    def _branch(self, node: NodeProto, inputs: Sequence[Value | None]) -> None:
-        """Read the branch of an If that is known to be taken; refuse other control flow."""
-        condition = inputs[0].data if node.op_type == "If" and inputs[0] is not None else None
-        if condition is None:
-            known = "whose condition depends on data" if node.op_type == "If" else "whose work depends on its number of runs"
-            raise UnsupportedFeature(
-                f"{label(node)} has control flow of its own, {known}; export the model without it, or replace it by what it runs"
-            )
-        name = "then_branch" if condition.all() else "else_branch"
-        (branch,) = (attribute.g for attribute in node.attribute if attribute.name == name)
-        outer = self.types
-        self._add_constants(branch)
-        self._walk(branch)
-        self.types = outer
-        for inner, output in zip(branch.output, node.output, strict=True):
-            self.values[output] = self._value(inner.name, label(node))
+    # ------------------------------------------------------------------ control flow
+
+    def _branch(self, node: NodeProto, inputs: Sequence[Value | None]) -> list[Value]:
+        """Return the outputs of the branch of an If that is taken."""
+        (condition,) = inputs
+        if condition is None or condition.data is None:
+            self._refused(node, inputs)
+        return self._inside(_graph(node, "then_branch" if condition.data.all() else "else_branch"), (), label(node))
+
+    def _loop(self, node: NodeProto, inputs: Sequence[Value | None]) -> list[Value]:
+        """Return the outputs of a Loop with a known number of runs, after those of its body in each."""
+        count, condition, *given = inputs
+        state = [value for value in given if value is not None]
+        body, runs = _graph(node, "body"), list[list[Value]]()
+        limit = math.inf if count is None else self._number(node, count)
+        goes_on = self._known(TensorProto.BOOL, np.array(True)) if condition is None else condition
+        while len(runs) < limit and self._number(node, goes_on):
+            number = self._known(TensorProto.INT64, np.array(len(runs)))
+            goes_on, *results = self._run(node, body, runs, [number, goes_on, *state])
+            state = results[: len(state)]
+        return [*state, *self._stacked(node, len(state), runs, 1)]
+
+    def _scan(self, node: NodeProto, inputs: Sequence[Value | None]) -> list[Value]:
+        """Return the outputs of a Scan, after those of its body for each place of what it scans."""
+        if self.versions.get("", 0) < 9:
+            self._refused(node, inputs)
+        settings = {attribute.name: _attribute(attribute) for attribute in node.attribute}
+        given = [value for value in inputs if value is not None]
+        first = len(given) - settings["num_scan_inputs"]
+        state, scanned = given[:first], given[first:]
+        axes = settings.get("scan_input_axes", [0] * len(scanned))
+        backwards = settings.get("scan_input_directions", [0] * len(scanned))
+        runs = list[list[Value]]()
+        length = scanned[0].shape[axes[0]]
+        while len(runs) < length:
+            at = [length - 1 - len(runs) if back else len(runs) for back in backwards]
+            places = [part(value, axis, i) for value, axis, i in zip(scanned, axes, at, strict=True)]
+            results = self._run(node, settings["body"], runs, [*state, *places])
+            state = results[: len(state)]
+        return [*state, *self._stacked(node, len(state), runs, 0, settings.get("scan_output_axes"))]
+
+    def _run(self, node: NodeProto, body: Any, runs: list[list[Value]], inputs: Sequence[Value]) -> list[Value]:
+        """Append the outputs of one run of a body."""
+        if len(runs) == MOST_RUNS:
+            raise UnsupportedFeature(f"{label(node)} has more than {MOST_RUNS} runs, each of which has tasks; export the model without it")
+        if not runs:  # what is made outside has a reader in each run
+            self.readers.update(name for graph in _graphs(body) for inner in graph.node for name in inner.input if name in self.values)
+        runs.append(self._inside(body, inputs, label(node)))
+        return runs[-1]
+
+    def _inside(self, graph: Any, inputs: Sequence[Value], reader: str) -> list[Value]:
+        """Return the outputs of a graph inside a node, whose names are its own."""
+        outer = self.types, self.values
+        self.values = self.values | dict(zip((given.name for given in graph.input), inputs, strict=True))
+        self._add_constants(graph)
+        self._walk(graph)
+        made = [self._value(output.name, reader) for output in graph.output]
+        self.types, self.values = outer
+        return made
+
+    def _stacked(self, node: NodeProto, first: int, runs: Sequence[Sequence[Value]], skipped: int, axes: Any = None) -> Iterable[Value]:
+        """Yield the outputs of a node from the `first` on, which join those of its runs, after `skipped` others."""
+        for k, name in enumerate(node.output[first:]):
+            parts = [run[skipped + first + k] for run in runs]
+            if not parts:
+                yield self._made(None, *self._type(None, name, self.types.get(name)))
+                continue
+            lengths, axis = list(parts[0].shape), axes[k] if axes else 0
+            lengths.insert(axis % (len(lengths) + 1), len(parts))
+            tensors = tuple(dict.fromkeys(tensor for one in parts for tensor in one.tensors))
+            yield Value(parts[0].dtype, tuple(lengths), contiguous(tuple(lengths)), tensors)
+
+    def _number(self, node: NodeProto, value: Value) -> Any:
+        """Return the number of a constant that says how often a node runs."""
+        return self._refused(node, [value]) if value.data is None else value.data.item()
+
+    def _refused(self, node: NodeProto, inputs: Sequence[Value | None]) -> NoReturn:
+        """Refuse control flow that depends on data, with the inputs of the model that its condition depends on."""
+        rest = [tensor.task for value in inputs[:2] if value is not None and value.data is None for tensor in value.tensors]
+        found: dict[Task, None] = {}
+        while rest:
+            task = rest.pop()
+            if task is not None and task not in found:
+                found[task] = None
+                rest += [tensor.task for tensor in task.reads]
+        names = ", ".join(f"{task.name!r}: ..." for task in found if task.op == "input")
+        what = "condition" if node.op_type == "If" else "number of runs"
+        remedy = f"give the values that it depends on, values={{{names}}}, or export" if names else "export"
+        raise UnsupportedFeature(f"{label(node)} has control flow of its own, whose {what} depends on data; {remedy} the model without it")
+
+    # ------------------------------------------------------------------ tasks
 
     def _add_task(self, node: NodeProto, inputs: Sequence[Value | None], types: Mapping[str, tuple[int, Lengths]]) -> dict[str, Value]:
         attributes = {attribute.name: _attribute(attribute) for attribute in node.attribute}
@@ -310,28 +348,48 @@ class Reader:
         """Return the type and the shape of each output."""
         named = {name: value for name, value in zip(node.input, inputs, strict=True) if value is not None}
         kinds: Mapping[str, Any] = {}
-        if node.domain in self.versions and onnx.defs.has(node.op_type, self.versions[node.domain], node.domain):
-            schema = onnx.defs.get_schema(node.op_type, self.versions[node.domain], node.domain)
-            try:
+        try:
+            if node.domain == "com.microsoft" and node.op_type in LIKE:
+                kinds = self._like(node, inputs, LIKE[node.op_type])
+            elif node.domain in self.versions and onnx.defs.has(node.op_type, self.versions[node.domain], node.domain):
                 kinds = onnx.shape_inference.infer_node_outputs(
-                    schema,
+                    onnx.defs.get_schema(node.op_type, self.versions[node.domain], node.domain),
                     node,
                     {name: helper.make_tensor_type_proto(value.dtype, value.shape) for name, value in named.items()},
                     {name: numpy_helper.from_array(value.data, name) for name, value in named.items() if value.data is not None},
                     opset_imports=list(self.model.opset_import),
                     ir_version=self.model.ir_version,
                 )
-            except Exception as error:  # any error of onnx
-                text = next((line.strip() for line in str(error).splitlines() if line.strip()), "no message").rstrip(".")
-                raise InvalidProblem(f"{label(node)} does not fit its inputs: {text}; check the model with onnx.checker") from error
+        except Exception as error:  # any error of onnx
+            text = next((line.strip() for line in str(error).splitlines() if line.strip()), "no message").rstrip(".")
+            raise InvalidProblem(f"{label(node)} does not fit its inputs: {text}; check the model with onnx.checker") from error
         first = next(iter(named.values()), None)
-        if node.op_type == "Dropout" and not node.domain and first is not None:  # old versions have no inference
-            return {name: (first.dtype, first.shape) for name in node.output if name}
+        if first is not None and (node.domain, node.op_type) in SAME_SHAPE:
+            same = helper.make_tensor_type_proto(first.dtype, first.shape)
+            kinds = dict.fromkeys(node.output, same) | {name: kind for name, kind in kinds.items() if kind.tensor_type.HasField("shape")}
         return {
             name: self._type(kinds.get(name), name, self.types.get(name), first if name not in kinds else None)
             for name in node.output
             if name
         }
+
+    @staticmethod
+    def _like(node: NodeProto, inputs: Sequence[Value | None], like: Like) -> dict[str, Any]:
+        """Return the types of the results of an operator of ONNX Runtime, by an operator of ONNX."""
+        settings = {attribute.name: _attribute(attribute) for attribute in node.attribute}
+        given = [value for value in inputs[like.places] if value is not None]
+        if settings.get("channels_last"):
+            return {}
+        shapes = [value.shape for value in given]
+        for k, name in enumerate(("transA", "transB") if like.operator == "MatMul" else ()):
+            shapes[k] = (*shapes[k][:-2], *shapes[k][-2:][::-1]) if settings.get(name) else shapes[k]
+        schema = onnx.defs.get_schema(like.operator, STANDARD, "")
+        kinds = {f"input{k}": helper.make_tensor_type_proto(TensorProto.FLOAT, lengths) for k, lengths in enumerate(shapes)}
+        known = {name: value for name, value in settings.items() if name in schema.attributes}
+        alike = helper.make_node(like.operator, list(kinds), ["result"], **known)
+        kind = onnx.shape_inference.infer_node_outputs(schema, alike, kinds)["result"]
+        kind.tensor_type.elem_type = TensorProto.FLOAT if like.floats else given[0].dtype
+        return {name: kind for place, name in enumerate(node.output) if name and place in like.same}
 
     def _type(self, kind: Any, name: str, stated: Any = None, like: Value | None = None) -> tuple[int, Lengths]:
         """Return the type of the numbers and the shape of a tensor: by the user, by `kind`, or as the file states."""
@@ -419,6 +477,11 @@ def _graphs(graph: Any) -> Iterable[Any]:
         for attribute in node.attribute:
             if attribute.HasField("g"):
                 yield from _graphs(attribute.g)
+
+
+def _graph(node: NodeProto, name: str) -> Any:
+    (found,) = (attribute.g for attribute in node.attribute if attribute.name == name)
+    return found
 
 
 def _attribute(attribute: Any) -> Any:

@@ -120,6 +120,11 @@ def packed_product(left: Lengths, *_: Any, N: int, **__: Any) -> float:
     return 2.0 * math.prod(left) * N
 
 
+def linear_model(source: Lengths, *_: Any, coefficients: Any = (), support_vectors: Any = (), **__: Any) -> float:
+    """Return the work of a linear model, or of a support vector machine, whose weights are attributes."""
+    return 2.0 * math.prod(source[:-1]) * len(support_vectors or coefficients)
+
+
 _RUNTIME = "com.microsoft."
 FORMULAS: Mapping[str, Formula] = {
     **dict.fromkeys(("Conv", "ConvInteger", "DeformConv", f"{_RUNTIME}FusedConv", f"{_RUNTIME}NhwcFusedConv"), convolution),
@@ -134,6 +139,9 @@ FORMULAS: Mapping[str, Formula] = {
     "Einsum": einsum,
     **dict.fromkeys(("RNN", "GRU", "LSTM"), recurrent),
     "Attention": attention,
+    **dict.fromkeys(
+        (f"ai.onnx.ml.{name}" for name in ("LinearClassifier", "LinearRegressor", "SVMClassifier", "SVMRegressor")), linear_model
+    ),
     f"{_RUNTIME}MultiHeadAttention": _attention_of_runtime(1, 6),
     f"{_RUNTIME}GroupQueryAttention": _attention_of_runtime(1, 3),
     f"{_RUNTIME}Attention": _attention_of_runtime(None, 4, projects=True),
@@ -156,6 +164,11 @@ _NO_PRODUCTS = re.compile(
     | (Batch|Layer|Group|Instance|RMS|SimplifiedLayer|MeanVariance|Lp)Normalization | RotaryEmbedding | (Global)?(Average|Max|Lp)Pool
     | MaxUnpool | MaxRoiPool | RoiAlign | Resize | Upsample | GridSample | AffineGrid | (NegativeLogLikelihood|SoftmaxCrossEntropy)Loss
     | (Dynamic)?QuantizeLinear | DequantizeLinear
+    # of other models of machine learning
+    | ai\.onnx\.ml\.(
+        ArrayFeatureExtractor | Binarizer | FeatureVectorizer | Imputer | LabelEncoder | Normalizer | OneHotEncoder | Scaler
+        | TreeEnsemble(Classifier|Regressor)?
+      )
     # of ONNX Runtime
     | com\.microsoft\.(
         (Skip|Embed|SkipSimplified)LayerNormalization | (Skip)?GroupNorm | (Bias|Fast|Quick)?Gelu
@@ -205,6 +218,40 @@ class Formulas:
 # ---------------------------------------------------------------------- types and sizes
 
 
+class Like(NamedTuple):
+    """The operator of ONNX whose first result has the shape that an operator of ONNX Runtime has."""
+
+    operator: str
+    places: slice = slice(1)
+    """Of its inputs among those of the operator of ONNX Runtime."""
+    floats: bool = False
+    """Whether the result is of float32; otherwise it is of the type of the first of these inputs."""
+    same: tuple[int, ...] = (0,)
+    """Places of the results of this shape."""
+
+
+STANDARD = 13
+"""The version of the operators in `LIKE`."""
+LIKE: Mapping[str, Like] = {
+    **dict.fromkeys(("BiasGelu", "FastGelu", "Gelu", "QuickGelu", "BiasSoftmax", "RotaryEmbedding"), Like("Identity")),
+    **dict.fromkeys(("GroupNorm", "MultiHeadAttention", "QLinearSigmoid", "QLinearLeakyRelu", "QLinearSoftmax"), Like("Identity")),
+    **dict.fromkeys(("SkipLayerNormalization", "SkipSimplifiedLayerNormalization"), Like("Identity", same=(0, 3))),
+    "DequantizeLinear": Like("Identity", floats=True),
+    "FusedConv": Like("Conv", slice(3)),
+    "FusedGemm": Like("Gemm", slice(3)),
+    "FusedMatMul": Like("MatMul", slice(2)),
+    "QGemm": Like("Gemm", slice(0, 9, 3)),
+    **dict.fromkeys(("DynamicQuantizeMatMul", "MatMulIntegerToFloat"), Like("MatMul", slice(2), floats=True)),
+    "QLinearAdd": Like("Add", slice(0, 6, 3)),
+    "QLinearMul": Like("Mul", slice(0, 6, 3)),
+    "QLinearConcat": Like("Concat", slice(2, None, 3)),
+    "QLinearAveragePool": Like("AveragePool"),
+    "QLinearGlobalAveragePool": Like("GlobalAveragePool"),
+    "QLinearReduceMean": Like("ReduceMean"),
+}
+"""By operator of ONNX Runtime, where sizes are those of the layout of ONNX."""
+
+
 TYPES: Mapping[str, str] = {
     **dict.fromkeys(("Conv", "ConvInteger", "QLinearConv", "FusedConv", "NhwcFusedConv"), "conv{}d"),
     "ConvTranspose": "conv_transpose{}d",
@@ -222,7 +269,9 @@ TYPES: Mapping[str, str] = {
     "InstanceNormalization": "instance_norm",
     **dict.fromkeys(("LayerNormalization", "SkipLayerNormalization", "EmbedLayerNormalization"), "layer_norm"),
     **dict.fromkeys(("RMSNormalization", "SimplifiedLayerNormalization", "SkipSimplifiedLayerNormalization"), "rms_norm"),
-    **dict.fromkeys(("BiasGelu", "FastGelu", "QuickGelu"), "gelu"),
+    **dict.fromkeys(("BiasGelu", "FastGelu", "Gelu", "QuickGelu"), "gelu"),
+    "QuantizeLinear": "quantize_linear",
+    "DequantizeLinear": "dequantize_linear",
     "PRelu": "prelu",
     "HardSigmoid": "hardsigmoid",
     "HardSwish": "hardswish",
@@ -247,7 +296,9 @@ def operator_type(call: Call) -> str:
     """Return the operator type that a captured model has for a call, so that rules, classes and costs of operators apply."""
     domain, _, name = call.operator.rpartition(".")
     if domain and name not in TYPES:
-        return call.operator
+        if not name.startswith("QLinear"):
+            return call.operator
+        name = name.removeprefix("QLinear")
     return TYPES.get(name, re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()).format(len(call.out_shape) - 2)
 
 

@@ -6,11 +6,16 @@ Rates are those of the standards; the shares of them that are payload, and the l
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from typing import NamedTuple
+from dataclasses import dataclass
+
+import numpy as np
 
 from hetsched.arguments import checked, shown
+from hetsched.arguments.amounts import Amount, hint
 from hetsched.errors import InvalidProblem
+from hetsched.problem.ranges import RANGE, in_range, number
 
 PCIE_PAYLOAD = 0.85
 """Share of the data rate, behind the line code, that copies reach: packets of 256 bytes have about 28 of framing, and acknowledgements
@@ -21,14 +26,37 @@ NVLINK_PAYLOAD = 0.9
 """Share of the data sheet's rate that copies between GPUs reach; an assumption."""
 
 
-class Interconnect(NamedTuple):
-    """A link in one direction."""
+@checked(InvalidProblem)
+@dataclass(frozen=True)
+class Interconnect:
+    """A link in one direction. Amounts are numbers, or text with a unit: ``"12 GB/s"``, ``"10 us"``.
 
-    bandwidth: float
-    """Bytes of payload per second."""
-    latency: float
-    """Seconds of a transfer besides its bytes."""
+    Parameters
+    ----------
+    bandwidth : float
+        Bytes of payload per second, inf if bytes cost nothing.
+    latency : float
+        Seconds of a transfer besides its bytes.
+    source : str
+        What the figures are from.
+
+    Raises
+    ------
+    InvalidProblem
+        An amount breaks its rule.
+    """
+
+    bandwidth: Amount
+    latency: Amount
     source: str
+
+    def __post_init__(self) -> None:
+        for what, unit, or_inf in (("bandwidth", "B/s", ", or inf if bytes cost nothing"), ("latency", "s", "")):
+            given = getattr(self, what)
+            value = number(given, unit)
+            if not in_range(np.array(value)) and not (or_inf and value == math.inf):
+                raise InvalidProblem(f"{what} of a link is {shown(given)}; it must be {RANGE}{or_inf}{hint(unit)}")
+            object.__setattr__(self, what, value)
 
 
 def _pcie(generation: int, lanes: int) -> Interconnect:

@@ -320,7 +320,7 @@ def test_devices_and_counts_are_the_inverse_of_stages(data):
             {"seconds": [[1, 2], [3, 4], [math.nan, 6]]},
             "seconds[2, 0] is nan; it must be 0 or a number from 1e-100 to 1e+100, or inf if it is impossible",
         ),
-        ({"seconds": "fast"}, "seconds is 'fast'; it must be an array of numbers"),
+        ({"seconds": "fast"}, "seconds is 'fast'; it must be an array of numbers, or text such as '2 ms'"),
         ({"weight_bytes": [1, -2, 3]}, "weight_bytes[1] is -2.0; it must be 0 or a number from 1e-100 to 1e+100"),
         ({"cache_bytes": [1, 2]}, "cache_bytes has shape [2]; it must be [3]"),
         ({"cache_bytes": [1, math.inf, 3]}, "cache_bytes[1] is inf; it must be 0 or a number from 1e-100 to 1e+100"),
@@ -344,7 +344,7 @@ def test_devices_and_counts_are_the_inverse_of_stages(data):
         ({"overlapped_seconds": [1, 2]}, "overlapped_seconds has shape [2]; it must be [3, 2]"),
         ({"overlapped_seconds": [[1, 2], [3, 4.5], [0, 0]]}, "overlapped_seconds[1, 1] is 4.5; it must be at most seconds[1, 1], 4.0"),
         ({"overlapped_hops": [[0, 1], [0, 0]]}, "overlapped_hops[0, 1] is 1.0; it must be at most hops[0, 1], 0.125"),
-        ({"shared_bytes": "all"}, "shared_bytes is 'all'; it must be a number"),
+        ({"shared_bytes": "all"}, "shared_bytes is 'all'; it must be a number, or text such as '24 GiB'"),
         (
             {"items": ["a"], "seconds": [[1, 2]], "weight_bytes": [5], "cache_bytes": [0], "workspace_bytes": [0], "shared_bytes": 5},
             "shared_bytes is 5, but one item shares nothing with another; give 0",

@@ -60,6 +60,7 @@ def test_schema_is_a_json_schema_that_documents_meet(run: Any, problem: hs.Probl
         (["solve", "problem.json", "--threads", "0"], "threads is 0; it must be a whole number, at least 1"),
         (["solve", "problem.json", "--time-limit", "-1"], "time_limit is -1.0; it must be a number of seconds, at least 0"),
         (["solve", "problem.json", "--time-limit", "nan"], "time_limit is nan"),
+        (["solve", "problem.json", "--time-limit", "2 GB"], "'2 GB' is not a number of seconds, or text such as '2 ms'"),
         (["solve", "problem.json", "-o", "nowhere/schedule.json"], "nowhere: no such folder to write into"),
         (["solve", "problem.json", "-o", "."], ".: Is a directory"),
         (["solve", "problem.json", "--start", "problem.json"], "problem.json holds a problem, but a schedule or a solution is needed here"),

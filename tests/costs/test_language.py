@@ -196,7 +196,7 @@ def test_more_work_never_takes_less(model, work):
         ),
         (
             lambda: Machine(MACHINE.cluster, reserved_bytes={"fast": -1}),
-            "reserved_bytes of 'fast' is -1; it must be a finite number of bytes from 0",
+            "reserved_bytes of 'fast' is -1; it must be a finite number of bytes from 0, or text such as '24 GiB'",
         ),
         (lambda: Machine(MACHINE.cluster, efficiency={"fast": (0, 1)}), r"efficiency of 'fast' is \(0, 1\); it must be shares"),
         (lambda: Machine(MACHINE.cluster, tool_names={"fast": {"torch": True}}), r"tool_names\['fast'\] is {'torch': True}; it must be"),

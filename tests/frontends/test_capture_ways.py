@@ -365,6 +365,19 @@ def test_other_models_of_hugging_face(kind, head, options, arguments):
 
 
 @pytest.mark.slow
+def test_a_step_of_decoding_reads_the_caches_of_a_decoder_and_an_encoder():
+    transformers = pytest.importorskip("transformers")
+    model = language("t5", "AutoModelForSeq2SeqLM", d_model=8, d_kv=4, d_ff=8, num_heads=2, num_layers=1)
+    ids = {"input_ids": torch.ones(3, 5, dtype=torch.long), "decoder_input_ids": torch.ones(3, 1, dtype=torch.long)}
+    own, crossed = transformers.DynamicCache(), transformers.DynamicCache()
+    own.update(torch.rand(3, 2, 4, 4), torch.rand(3, 2, 4, 4), 0)
+    crossed.update(torch.rand(3, 2, 5, 4), torch.rand(3, 2, 5, 4), 0)
+    graph = record(model, example_kwargs=ids | {"past_key_values": transformers.EncoderDecoderCache(own, crossed)})
+    inputs = [size for size, op in zip(graph.output_bytes.tolist(), graph.op, strict=True) if op == "input"]
+    assert sorted(inputs)[-4:] == [3 * 2 * 4 * 4 * 4] * 2 + [3 * 2 * 5 * 4 * 4] * 2
+
+
+@pytest.mark.slow
 def test_a_step_of_decoding_reads_the_cache_that_it_is_given():
     transformers = pytest.importorskip("transformers")
     model, cache = tiny(), transformers.DynamicCache(config=tiny().config)

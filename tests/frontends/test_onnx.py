@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 import hetsched as hs
-from hetsched.frontends import onnx_operators
-from hetsched.frontends.onnx_graph import Value, reshaped
+from hetsched.frontends import onnx_graph, onnx_operators
+from hetsched.frontends.onnx_values import Value, reshaped
 from hetsched.testing.profiles import examples
 
 FLOAT, INT = TensorProto.FLOAT, TensorProto.INT64
@@ -226,8 +226,80 @@ def test_functions_and_branches_that_are_known_count_as_the_nodes_inside():
     made = model([node("If", "c", "y", **branches)], {"x": [3]}, ["y"], {"c": np.array(False)})
     assert hs.frontends.onnx.read(made).op == ("input", "sigmoid")
     made = model([node("If", "c", "y", name="early", **branches)], {"x": [3], "c": (TensorProto.BOOL, [])}, ["y"])
-    with pytest.raises(hs.UnsupportedFeature, match="If 'early' has control flow of its own, whose condition depends on data; export"):
+    assert [hs.frontends.onnx.read(made, values={"c": c}).op[1] for c in (True, np.array(False))] == ["relu", "sigmoid"]
+    message = r"If 'early' has control flow of its own, whose condition depends on data; give the values that it .*, values=\{'c': \.\.\.\}"
+    with pytest.raises(hs.UnsupportedFeature, match=message):
         hs.frontends.onnx.read(made)
+    for values, message in (
+        ({"q": 1}, "values has 'q', which is no input of the model; it has x, c"),
+        ({"c": 1}, r"values\['c'\] is 1; it must be bool of shape \[\]"),
+        ({"x": [1.0, 2.0]}, r"values\['x'\] is \[1\.0, 2\.0\]; it must be float32 of shape \[3\]"),
+    ):
+        with pytest.raises(hs.InvalidProblem, match=message):
+            hs.frontends.onnx.read(made, values=values)
+
+
+def cells(runs, reverse=False):
+    """Return steps of a recurrent cell on the rows of x, whose states are the result: nodes, one after another."""
+    nodes = []
+    for i in range(runs):
+        place = runs - 1 - i if reverse else i
+        nodes += [
+            node("Gather", f"x i{place}", f"row{i}"),
+            node("MatMul", f"{f'h{i - 1}' if i else 'h'} w", f"m{i}"),
+            node("Add", f"m{i} b", f"a{i}"),
+            node("Add", f"a{i} row{i}", f"s{i}"),
+            node("Tanh", f"s{i}", f"h{i}"),
+        ]
+    return [*nodes, node("Concat", " ".join(f"h{i}" for i in range(runs)), "y", axis=0)]
+
+
+def body(inputs, outputs, first, last=()):
+    """Return the graph of one step of a recurrent cell, which reads `row` and h."""
+    nodes = [*first, node("MatMul", "h_in w", "m"), node("Add", "m b", "a"), node("Add", "a row", "s"), node("Tanh", "s", "h_out"), *last]
+    kinds = {"i": (INT, []), "goes_on": (TensorProto.BOOL, []), "h_in": (FLOAT, [1, 4]), "row": (FLOAT, [4])}
+    made = [helper.make_tensor_value_info(name, *kinds[name]) for name in inputs]
+    return helper.make_graph(nodes, "body", made, [helper.make_tensor_value_info(name, FLOAT, None) for name in outputs])
+
+
+@examples(6)
+@given(st.integers(1, 5), st.sampled_from(["count", "condition", "scan", "reversed scan"]))
+def test_runs_of_a_loop_count_as_its_body_one_after_another(runs, kind):
+    kinds = {"x": [runs, 4], "h": [1, 4]}
+    weights = {"w": [4, 4], "b": [4], "n": np.array(runs), "last": np.array(runs - 1), "yes": np.array(True)}
+    rows = {f"i{i}": np.array(i) for i in range(runs)}
+    plain = hs.frontends.onnx.read(model(cells(runs, kind.startswith("reversed")), kinds, ["y"], weights | rows))
+    gather = node("Gather", "x i", "row")
+    if "scan" in kind:
+        given = {"scan_input_directions": [1]} if kind != "scan" else {}
+        inner = body(["h_in", "row"], ["h_out", "h_out"], [])
+        loop = node("Scan", "h x", "last_h hs", body=inner, num_scan_inputs=1, **given)
+    elif kind == "count":
+        inner = body(["i", "goes_on", "h_in"], ["goes_on", "h_out", "h_out"], [gather])
+        loop = node("Loop", "n yes h", "last_h hs", body=inner)
+    else:
+        inner = body(["i", "goes_on", "h_in"], ["more", "h_out", "h_out"], [gather], [node("Less", "i last", "more")])
+        loop = helper.make_node("Loop", ["", "", "h"], ["last_h", "hs"], body=inner)
+    graph = hs.frontends.onnx.read(model([loop, node("Relu", "hs", "y")], kinds, ["y"], weights))
+    assert graph.op[:-1] == plain.op[:-1]
+    for column_name in ("flops", "weight_bytes", "input_bytes", "output_bytes", "bytes_accessed", "edge_bytes"):
+        assert getattr(graph, column_name).tolist() == getattr(plain, column_name).tolist()
+    assert graph.edges.tolist() == plain.edges.tolist()
+
+
+def test_loops_whose_runs_are_not_known_are_refused(monkeypatch):
+    inner = body(["i", "goes_on", "h_in"], ["goes_on", "h_out"], [node("Gather", "x i", "row")])
+    loop = node("Loop", "n goes_on h", "y", body=inner, name="steps")
+    kinds = {"x": [9, 4], "h": [1, 4], "n": (INT, []), "goes_on": (TensorProto.BOOL, [])}
+    made = model([loop], kinds, ["y"], {"w": [4, 4], "b": [4]})
+    with pytest.raises(hs.UnsupportedFeature, match=r"Loop 'steps' .* whose number of runs depends on data; .*values=\{'n': \.\.\.\}"):
+        hs.frontends.onnx.read(made, values={"goes_on": True})
+    assert hs.frontends.onnx.read(made, values={"goes_on": True, "n": 2}).op.count("linear") == 2
+    assert hs.frontends.onnx.read(made, values={"goes_on": False, "n": 2}).n_tasks == 1
+    monkeypatch.setattr(onnx_graph, "MOST_RUNS", 3)
+    assert hs.frontends.onnx.read(made, values={"goes_on": True, "n": 3}).op.count("linear") == 3
+    with pytest.raises(hs.UnsupportedFeature, match="Loop 'steps' has more than 3 runs, each of which has tasks; export"):
+        hs.frontends.onnx.read(made, values={"goes_on": True, "n": 10**9})
 
 
 def test_recurrent_layers_and_attention():
@@ -261,6 +333,51 @@ def test_operators_of_onnx_runtime():
     made = model([node("FusedMatMul", "x w", "y", domain="com.microsoft", transA=1)], {"x": [3, 2]}, ["y"], {"w": [3, 7]})
     graph = hs.frontends.onnx.read(made, shapes={"y": [2, 7]})
     assert (graph.op[1], graph.flops[1]) == ("linear", 2 * 2 * 3 * 7)
+
+
+def test_shapes_of_operators_of_onnx_runtime_are_those_of_onnx():
+    uint8, runtime = TensorProto.UINT8, {"domain": "com.microsoft"}
+    nodes = [
+        node("FusedConv", "x w b", "c", activation="Relu", pads=[1, 1, 1, 1], **runtime),
+        node("QuantizeLinear", "c s z", "q"),
+        node("QLinearAdd", "q s z r s z s z", "a", **runtime),
+        node("QLinearConcat", "s z a s z r s z", "j", axis=1, **runtime),
+        node("QLinearGlobalAveragePool", "j s z s z", "p", channels_last=0, **runtime),
+        node("DequantizeLinear", "p s z", "d", **runtime),
+        node("Flatten", "d", "f"),
+        node("FusedMatMul", "f m", "y", transB=1, **runtime),
+        helper.make_node("SkipLayerNormalization", ["y", "y", "g"], ["n", "", "", "k"], **runtime),
+        node("Add", "n k", "end"),
+    ]
+    weights = {"w": [8, 4, 3, 3], "b": [8], "m": [6, 16], "g": [6], "s": np.array(0.5, np.float32), "z": np.array(3, np.uint8)}
+    graph = hs.frontends.onnx.read(model(nodes, {"x": [2, 4, 5, 5], "r": (uint8, [2, 8, 5, 5])}, ["end"], weights))
+    pixels = 2 * 8 * 25
+    assert dict(zip(graph.op, graph.output_bytes.tolist(), strict=True)) == {
+        "input": pixels, "conv2d": 4 * pixels, "quantize_linear": pixels, "add": 2 * 6 * 4, "cat": 2 * pixels, "adaptive_avg_pool2d": 32,
+        "dequantize_linear": 128, "linear": 48, "layer_norm": 96,
+    }  # fmt: skip
+    assert graph.flops.sum() == 2 * pixels * 4 * 9 + 2 * 2 * 16 * 6
+    nodes[4] = node("QLinearGlobalAveragePool", "j s z s z", "p", channels_last=1, **runtime)
+    with pytest.raises(hs.UnsupportedFeature, match=r"the shape of the tensor 'p' depends on data.*shapes=\{'p': "):
+        hs.frontends.onnx.read(model(nodes, {"x": [2, 4, 5, 5], "r": (uint8, [2, 8, 5, 5])}, ["end"], weights))
+    wrong = model([node("FusedMatMul", "x m", "y", name="p", **runtime)], {"x": [2, 5]}, ["y"], weights)
+    with pytest.raises(hs.InvalidProblem, match="FusedMatMul 'p' does not fit its inputs: .*; check the model"):
+        hs.frontends.onnx.read(wrong)
+
+
+def test_other_models_of_machine_learning():
+    ml = {"domain": "ai.onnx.ml"}
+    nodes = [
+        node("Scaler", "x", "s", offset=[0.0] * 4, scale=[1.0] * 4, **ml),
+        node("LinearClassifier", "s", "label scores", coefficients=[0.5] * 12, intercepts=[0.0] * 3, classlabels_ints=[0, 1, 2], **ml),
+        node("Normalizer", "scores", "p", norm="L1", **ml),
+        node("ZipMap", "p", "y", classlabels_int64s=[0, 1, 2], **ml),
+    ]
+    made = model(nodes, {"x": [5, 4]}, ["label", "y"])
+    made.opset_import.append(helper.make_opsetid("ai.onnx.ml", 3))
+    graph = hs.frontends.onnx.read(made)
+    assert graph.flops.tolist() == [0, 0, 2 * 5 * 12, 0]
+    assert graph.output_bytes.tolist() == [80, 80, 5 * (8 + 3 * 4), 60]
 
 
 def test_names_are_those_of_modules():

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import hetsched as hs
 from hetsched.arguments.amounts import EXAMPLES, parse
+from hetsched.problem.interconnects import Interconnect
 from hetsched.testing.profiles import examples
 
 FACTORS = {
@@ -62,6 +63,30 @@ def test_a_problem_of_text_equals_the_one_of_numbers():
         (lambda: hs.Problem(graph, cluster, durations=[["2", 1], [1, 1]]), "durations is .* of seconds, or text such as '2 ms'"),
         (lambda: hs.TaskGraph(["a", "b"], [("a", "b", "4")]), "edge .*: bytes must be a number, or text such as '24 GiB'"),
         (lambda: hs.solve(made, time_limit="soon"), "time_limit is 'soon'; it must be a number of seconds, at least 0, or text such as"),
+    ):
+        with pytest.raises(hs.HetschedError, match=message):
+            wrong()
+
+
+def test_chains_machines_and_links_of_text_equal_those_of_numbers():
+    def chain(time, size):
+        times = {"hops": [[0, time], [0.5, 0]], "stage_seconds": [time, 1]}
+        sizes = {"weight_bytes": [size, size], "cache_bytes": [size, 1], "memory_bytes": [size, np.inf], "shared_bytes": size}
+        return hs.ChainProblem("ab", "xy", [[time, 1], [2, time]], **times, **sizes)
+
+    assert chain("2 ms", "1.5 GB") == chain(2e-3, 1.5e9)
+    cluster = hs.Cluster(["x", "y"], 1e9)
+    machine = hs.Machine(cluster, reserved_bytes={"x": "2 GiB"})
+    assert machine == hs.Machine(cluster, reserved_bytes={"x": 2.0**31})
+    assert machine.reserving({"y": "1 MB"}) == hs.Machine(cluster, reserved_bytes={"x": 2.0**31, "y": 1e6})
+    assert Interconnect("16 GB/s", "5 us", "mine") == Interconnect(16e9, 5e-6, "mine")
+    for wrong, message in (
+        (lambda: chain("2 GB", "1.5 GB"), "seconds is .* or text such as '2 ms'"),
+        (lambda: chain(1, 1).replace(cache_bytes=["2", 1]), "cache_bytes is .* or text such as '24 GiB'"),
+        (lambda: chain(1, 1).replace(shared_bytes="2"), "shared_bytes is '2'; it must be a number, or text such as '24 GiB'"),
+        (lambda: hs.Machine(cluster, reserved_bytes={"x": "2"}), "reserved_bytes of 'x' is '2'; .* from 0, or text such as '24 GiB'"),
+        (lambda: Interconnect("16", 0, ""), "bandwidth of a link is '16'; .*, or inf if bytes cost nothing, or text such as '16 GB/s'"),
+        (lambda: Interconnect(np.inf, np.inf, ""), "latency of a link is inf; it must be 0 or a number .*, or text such as '2 ms'"),
     ):
         with pytest.raises(hs.HetschedError, match=message):
             wrong()

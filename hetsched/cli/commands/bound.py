@@ -8,17 +8,14 @@ from typing import Annotated
 import typer
 
 from hetsched.cli.files import read_problem
-from hetsched.cli.options import JSON, Objective, ProblemFile
+from hetsched.cli.options import JSON, Objective, ProblemFile, time_option
 from hetsched.cli.terminal import INTERRUPTED, Working, say_json, say_rows
 from hetsched.problem.units import seconds
 from hetsched.stopping import Deadline, reason
 
 
 def bound(
-    problem: ProblemFile,
-    objective: Objective = "makespan",
-    time_limit: Annotated[float | None, typer.Option(help="Stop after this many seconds.", metavar="SECONDS")] = None,
-    json: JSON = False,
+    problem: ProblemFile, objective: Objective = "makespan", time_limit: Annotated[float | None, time_option()] = None, json: JSON = False
 ) -> None:
     """Print lower bounds on the makespan (or another objective), the best first.
 

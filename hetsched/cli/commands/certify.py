@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from hetsched.cli.files import Outputs, check_writable, read_problem
-from hetsched.cli.options import JSON, ProblemFile
+from hetsched.cli.options import JSON, ProblemFile, time_option
 from hetsched.cli.terminal import Working, say_json, say_rows
 from hetsched.problem.units import seconds
 
@@ -26,7 +26,7 @@ def certify(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Write the certificate here; compressed if it ends in .gz.", metavar="FILE")
     ] = None,
-    time_limit: Annotated[float, typer.Option(help="Stop after this many seconds.", metavar="SECONDS")] = 60.0,
+    time_limit: Annotated[float, time_option()] = 60.0,
     json: JSON = False,
 ) -> None:
     """Prove a lower bound on the makespan so that anybody can check the proof.

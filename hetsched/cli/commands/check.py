@@ -11,7 +11,7 @@ import typer
 
 from hetsched.cli.answers import broken_rules
 from hetsched.cli.files import read_problem
-from hetsched.cli.options import JSON, ProblemFile
+from hetsched.cli.options import JSON, ProblemFile, time_option
 from hetsched.cli.terminal import Working, say, say_json
 from hetsched.errors import InconsistentBound, InvalidProblem, OutOfTime, one_line
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def check(
     problem: ProblemFile,
     certificate: Annotated[Path, typer.Argument(help="A certificate document, plain or packed by gzip.", metavar="CERTIFICATE")],
-    time_limit: Annotated[float | None, typer.Option(help="Give up after this many seconds.", metavar="SECONDS", min=0)] = None,
+    time_limit: Annotated[float | None, time_option("Give up after this many seconds.")] = None,
     json: JSON = False,
 ) -> None:
     """Check a proof that no schedule is shorter than claimed.

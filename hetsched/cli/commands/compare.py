@@ -9,7 +9,7 @@ import typer
 
 from hetsched.cli import completion
 from hetsched.cli.files import Outputs, check_writable, read_answer, read_problem, read_profile, read_timeline
-from hetsched.cli.options import JSON, Gantt
+from hetsched.cli.options import JSON, Gantt, time_option
 from hetsched.cli.pictures import Pictures
 from hetsched.cli.terminal import Working, say, say_json, warn
 
@@ -45,28 +45,15 @@ def compare(
     seeds: Annotated[
         str, typer.Option(help="Seeds of all random choices, such as 0..4 or 0,7.", metavar="NUMBERS", rich_help_panel=_METHODS)
     ] = "0",
-    time_limit: Annotated[
-        float | None,
-        typer.Option(help=f"Seconds of a case; {SECONDS:g} if no limit is given.", metavar="SECONDS", rich_help_panel=_METHODS),
-    ] = None,
+    time_limit: Annotated[float | None, time_option(f"Seconds of a case; {SECONDS:g} if no limit is given.", _METHODS)] = None,
     cpu_limit: Annotated[
-        float | None,
-        typer.Option(
-            help="Seconds of CPU time of a case instead: fair on a machine that does other work.",
-            metavar="SECONDS",
-            rich_help_panel=_METHODS,
-        ),
+        float | None, time_option("Seconds of CPU time of a case instead: fair on a machine that does other work.", _METHODS)
     ] = None,
     evaluations: Annotated[
         int | None, typer.Option(help="The most schedules evaluated in a case.", metavar="NUMBER", rich_help_panel=_METHODS)
     ] = None,
     certify: Annotated[
-        float | None,
-        typer.Option(
-            help="Prove the bound of each case to the checker afterwards, in this many seconds.",
-            metavar="SECONDS",
-            rich_help_panel=_METHODS,
-        ),
+        float | None, time_option("Prove the bound of each case to the checker afterwards, in this many seconds.", _METHODS)
     ] = None,
     jobs: Annotated[
         int,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -58,7 +59,7 @@ def catalogue_facts() -> dict[str, Any]:
         }
         for kind, entry in CATALOGUE.items()
     }
-    return {"devices": kinds, "links": {name: one._asdict() for name, one in LINKS.items()}}
+    return {"devices": kinds, "links": {name: asdict(one) for name, one in LINKS.items()}}
 
 
 def print_catalogue() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -150,4 +151,4 @@ def _facts(machine: Machine, sources: list[str], link: Interconnect) -> dict[str
         }
         for device, usable, source in zip(machine.cluster.devices, machine.usable_bytes.tolist(), sources, strict=True)
     ]
-    return {"devices": rows, "link": link._asdict(), "times": machine.cost_basis}
+    return {"devices": rows, "link": asdict(link), "times": machine.cost_basis}

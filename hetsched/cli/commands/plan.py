@@ -11,7 +11,7 @@ import typer
 
 from hetsched.cli import completion, hardware
 from hetsched.cli.files import Outputs, check_writable, read_card, read_machine, read_rates
-from hetsched.cli.options import JSON, Dtype, Measured, Report, Reserve
+from hetsched.cli.options import JSON, Dtype, Measured, Report, Reserve, time_option
 from hetsched.cli.pictures import Pictures
 from hetsched.cli.terminal import INTERRUPTED, Working, say, say_json, say_rows, warn
 from hetsched.errors import InvalidArgument
@@ -100,10 +100,9 @@ def plan(
     ] = None,
     time_limit: Annotated[
         float | None,
-        typer.Option(
-            help="Seconds for the search and for what limits the plan; the best found by then is printed with its bound. Default: until "
-            "it is proven; 30 for the regime serving.",
-            metavar="SECONDS",
+        time_option(
+            "Seconds for the search and for what limits the plan; the best found by then is printed with its bound. Default: until it is "
+            "proven; 30 for the regime serving."
         ),
     ] = None,
     explain: Annotated[

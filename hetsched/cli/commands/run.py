@@ -12,7 +12,7 @@ from hetsched.cli import completion
 from hetsched.cli.factories import Factory, FixedBatch, Fuse, Shapes, example, find, importable_here
 from hetsched.cli.files import Outputs, check_writable, read_profile
 from hetsched.cli.messages import Messages
-from hetsched.cli.options import JSON, Gantt, Objective, Report, Seed, Trace
+from hetsched.cli.options import JSON, Gantt, Objective, Report, Seed, Trace, time_option
 from hetsched.cli.pictures import Pictures
 from hetsched.cli.places import Devices, Pin, Places, listed, places, threads
 from hetsched.cli.terminal import Working, say, say_json, say_rows, warn
@@ -45,7 +45,7 @@ def run(
         str, typer.Option(help="A method, from 'hetsched methods'.", metavar="NAME", autocompletion=completion.methods)
     ] = "auto",
     objective: Objective = "makespan",
-    time_limit: Annotated[float, typer.Option(help="Stop the search after this many seconds.", metavar="SECONDS")] = 10.0,
+    time_limit: Annotated[float, time_option("Stop the search after this many seconds.")] = 10.0,
     runs: Annotated[int, typer.Option(help="Number of runs that count, after 5 others.", metavar="NUMBER", min=1)] = 30,
     seed: Seed = 0,
     engine: Annotated[

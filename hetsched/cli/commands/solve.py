@@ -27,6 +27,7 @@ from hetsched.cli.options import (
     Threads,
     Trace,
     Workers,
+    time_option,
 )
 from hetsched.cli.pictures import Pictures, draw
 from hetsched.cli.solver_options import choose
@@ -46,7 +47,7 @@ def solve(
     ] = None,
     objective: Objective = "makespan",
     option: Annotated[list[str] | None, typer.Option(help="Set an option of the methods; repeatable.", metavar="KEY=VALUE")] = None,
-    time_limit: Annotated[float | None, typer.Option(help="Stop after this many seconds.", metavar="SECONDS")] = None,
+    time_limit: Annotated[float | None, time_option()] = None,
     evaluations: Annotated[int | None, typer.Option(help="Stop after evaluating this many schedules.", metavar="NUMBER")] = None,
     seed: Seed = 0,
     solver: Solver = None,

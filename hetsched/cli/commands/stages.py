@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from hetsched.cli.files import Outputs, check_writable, cost_model, read_graph
-from hetsched.cli.options import JSON, Costs, Dtype, Gantt, Inputs, Trace
+from hetsched.cli.options import JSON, Costs, Dtype, Gantt, Inputs, Trace, time_option
 from hetsched.cli.pictures import Pictures
 from hetsched.cli.terminal import Working, say, say_json, say_rows
 from hetsched.errors import InvalidProblem, one_line
@@ -51,10 +51,7 @@ def stages(
         ),
     ] = 0,
     time_limit: Annotated[
-        float | None,
-        typer.Option(
-            help="Cut the blocks that are not begun after this many seconds into small parts; a note names them.", metavar="SECONDS"
-        ),
+        float | None, time_option("Cut the blocks that are not begun after this many seconds into small parts; a note names them.")
     ] = None,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Write the stages here.", metavar="FILE")] = None,
     trace: Trace = None,
