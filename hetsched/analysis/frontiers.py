@@ -11,13 +11,15 @@ too large. Loads are rounded down to whole ticks.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from hetsched.analysis.frontier_kernels import Sets, Steps, fill, new_sets, trace
 from hetsched.analysis.load_data import LoadData
 from hetsched.arrays import BoolArray, FloatArray, IntArray, readonly
+
+if TYPE_CHECKING:
+    from hetsched.analysis.frontier_kernels import Steps
 
 WIDEST = 14
 """The most bits of a state."""
@@ -44,6 +46,8 @@ class Frontier(NamedTuple):
 
     def rounded(self, tick: float, loads: int) -> Steps:
         """Return the transitions with loads in whole ticks of some seconds; `loads` stands for all larger ones."""
+        from hetsched.analysis.frontier_kernels import Steps
+
         ticks = np.minimum(np.floor(self.seconds / tick * (1 - 1e-12)), loads).astype(np.int64)
         return Steps(*map(readonly, (self.first, self.following, ticks)))
 
@@ -61,17 +65,23 @@ class Subsets:
     """
 
     def __init__(self, frontier: Frontier, tick: float, loads: int) -> None:
+        from hetsched.analysis.frontier_kernels import new_sets
+
         self._steps = frontier.rounded(tick, loads)
-        self._sets: Sets = new_sets(self._steps, loads)
+        self._sets = new_sets(self._steps, loads)
 
     def best(self, prices: IntArray) -> IntArray:
         """Return the largest sum of prices [P], whole numbers of at least 0, of a set of at most each load, [loads]."""
+        from hetsched.analysis.frontier_kernels import fill
+
         fill(self._steps, prices, self._sets)
         best: IntArray = np.maximum.accumulate(self._sets.best)
         return best
 
     def set_within(self, load: int) -> BoolArray:
         """Return whether each unit is in the best set of at most a load at the last prices, [P]."""
+        from hetsched.analysis.frontier_kernels import trace
+
         chosen = np.empty(len(self._steps.first) - 2, np.int64)
         trace(self._steps, self._sets, int(self._sets.best[: load + 1].argmax()), chosen)
         return chosen.astype(bool)

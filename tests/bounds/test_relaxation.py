@@ -25,10 +25,12 @@ def test_the_dual_bound_reaches_the_optimum() -> None:
 
 
 def test_fractions_fill_both_devices() -> None:
-    """Three tasks of 2 s on two devices: half of one task on each."""
-    problem = hs.Problem(hs.TaskGraph(["a", "b", "c"]), hs.Cluster(["x", "y"], bandwidth=1), durations=np.full((3, 2), 2.0))
-    assert relaxation.relax(formulate(problem)).value == pytest.approx(3, rel=1e-6)
-    assert relaxation.linear_relaxation(problem).value == pytest.approx(3, rel=1e-6)
+    """Three tasks of 2 s on two devices: half of one task on each. Without contention a row has what branch and bound refutes."""
+    graph, cluster = hs.TaskGraph(["a", "b", "c"]), hs.Cluster(["x", "y"], bandwidth=1)
+    for communication, least in (("port", 3), ("delay", 4)):
+        problem = hs.Problem(graph, cluster, durations=np.full((3, 2), 2.0), communication=communication)
+        assert relaxation.relax(formulate(problem)).value == pytest.approx(least, rel=1e-6)
+        assert relaxation.linear_relaxation(problem).value == pytest.approx(least, rel=1e-6)
 
 
 @pytest.mark.parametrize("bound", [relaxation.linear_relaxation, relaxation.dual_bound], ids=lambda function: function.__name__)

@@ -89,7 +89,7 @@ def test_a_page_says_what_the_plan_says(model, where, work, tool, fit):
 @examples(30)
 @given(cards, machines.map(free), workloads, tools)
 def test_bytes_and_seconds_add_up(model, where, work, tool):
-    plan = hs.plan(model, where, work, tool=tool)
+    plan = hs.plan(model, where, work, tool=tool, tensor_parallel=1 if tool == "vllm" else None)
     if plan.placement is None:
         return
     rows = {row.bytes.device: row for row in plan_page._devices(plan, plan.placement, [])}
