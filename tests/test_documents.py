@@ -98,6 +98,7 @@ def test_a_cluster_is_refused_when_made_or_comes_back(data):
         comes_back(cluster)
 
 
+@pytest.mark.slow
 @examples(200)
 @given(problems(), st.data())
 def test_a_problem_and_what_is_made_of_it_come_back(problem, data):

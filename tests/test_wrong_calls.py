@@ -1501,6 +1501,7 @@ def _some(door: Door, name: str, count: int) -> list[tuple[str, str]]:
     return [(name, which) for which in [*WRONG, *WRONG][first : first + count]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", sorted({door.name.partition(".")[0] for door, _ in CALLS}))
 def test_no_wrong_call_ends_in_a_raw_error(start: str) -> None:
     faults = [fault for door, name in CALLS if door.name.partition(".")[0] == start for fault in failures(door, _some(door, name, 3))]

@@ -271,6 +271,7 @@ def test_bounds_write_their_table(shared_data: Path, docs: Path):
     assert "kept bounds" in page
 
 
+@pytest.mark.slow
 def test_planning_writes_its_table(docs: Path):
     planning.main(["--quick", "--docs", str(docs)])
     page = (docs / "benchmarks.md").read_text()

@@ -29,6 +29,7 @@ def test_the_cpu_time_of_children_counts_while_they_run_and_afterwards() -> None
     assert punctual.cpu_seconds(os.getpid()) >= running - 0.02
 
 
+@pytest.mark.slow
 def test_work_after_the_limit_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def late(*_: object) -> hs.Solution:
         exec(BUSY.format(0.6))

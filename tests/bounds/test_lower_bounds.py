@@ -27,6 +27,7 @@ BOUNDS: list[Callable[[hs.Problem], hs.Bound]] = [critical_path, load, head_tail
 each_bound = pytest.mark.parametrize("function", BOUNDS, ids=lambda function: function.__name__)
 
 
+@pytest.mark.slow
 @given(problems(n_tasks=st.integers(1, 8)))
 def test_the_best_bound_is_the_best(problem: hs.Problem) -> None:
     """`bound` is at least every quick bound, and `destructive` at least the bounds from which it starts: by itself, none is rounded up."""

@@ -301,6 +301,7 @@ def test_the_reverse_of_the_reverse_is_the_problem() -> None:
 
 
 # Best makespans of ten seconds of annealing; gaps are those of the paper (table I), except that of one channel.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("channels", "makespan", "gap"), [(1, 2250.3645, 0.002), (2, 1781.3977, 0.066), (3, 1553.8476, 0.148), (4, 1750.2944, 0.225)]
 )

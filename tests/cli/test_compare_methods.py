@@ -16,6 +16,7 @@ from hetsched.experiments import Results
 WORDS = ("compare", "problem.json", "--methods", "heft,best-device", "--results", "run.jsonl")
 
 
+@pytest.mark.slow
 def test_methods_are_compared_and_the_file_is_shown_again(run: Any, problem: hs.Problem) -> None:
     done = run(*WORDS)
     assert done.exit_code == 0, done.stderr

@@ -103,6 +103,7 @@ def test_a_network_has_durations_of_either_cost_model(run: Any, folder: Path) ->
     assert read_problem("problem.json") == hs.Problem(graph, cluster, costs=hs.costs.Analytic())
 
 
+@pytest.mark.slow
 def test_capture_writes_a_graph_or_a_problem(run: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     torch = pytest.importorskip("torch", reason="capturing needs torch")
     Path("tiny_net_here.py").write_text(TINY_NET)

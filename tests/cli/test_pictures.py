@@ -44,6 +44,7 @@ def broken(schedule: hs.Schedule) -> None:
     Path("schedule.json").write_text(json.dumps(spoilt))
 
 
+@pytest.mark.slow
 def test_solve_writes_and_lists_them(run: Any, problem: hs.Problem) -> None:
     solved = run("solve", "problem.json", "--method", "heft", "-o", "schedule.json", *PICTURES)
     assert (solved.exit_code, solved.stderr) == (0, "")

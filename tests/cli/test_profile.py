@@ -38,6 +38,7 @@ def profiled(run: Any, *words: str, name: str = "make") -> Any:
     return done
 
 
+@pytest.mark.slow
 def test_a_profile_is_told_and_written(run: Any) -> None:
     done = profiled(run, "--devices", "a,b=2", "--batches", "1,4", "-o", "net.json")
     assert "net_to_profile:make, 5 tasks" in done.stdout
@@ -74,6 +75,7 @@ def test_more_is_added_and_nothing_is_measured_twice(run: Any) -> None:
     assert len(hs.read("net.json").sessions) == 1, "without --add the file is new"  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 def test_a_run_takes_its_profile_from_the_file(run: Any) -> None:
     profiled(run, "--devices", "a,b", "-o", "net.json")
     words = ["run", "net_to_profile:make", *QUICK, "--method", "heft", "--profile", "net.json"]

@@ -41,6 +41,7 @@ def _net(folder: Path) -> None:
     Path("net_to_run.py").write_text(NET)
 
 
+@pytest.mark.slow
 def test_a_run_is_compared_and_written(run: Any) -> None:
     files = ["-o", "run.json", "--problem", "problem.json", "--schedule", "schedule.json", "--trace", "trace.json", "--gantt", "run.svg"]
     done = run("run", "net_to_run:make", *QUICK, "--devices", "one,other=2", *files, "--report", "run.html")
@@ -63,6 +64,7 @@ def test_a_run_is_compared_and_written(run: Any) -> None:
     assert again.stdout in done.stdout
 
 
+@pytest.mark.slow
 def test_a_run_as_json(run: Any) -> None:
     done = run("run", "net_to_run:make", *QUICK, "--devices", "a,b", "--json")
     assert done.exit_code == 0, done.stderr

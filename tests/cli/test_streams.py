@@ -33,6 +33,7 @@ def hetsched(*words: str, **options: object) -> subprocess.CompletedProcess[byte
     return subprocess.run([sys.executable, "-m", "hetsched", *words], capture_output=True, timeout=120, **options)  # type: ignore[call-overload,no-any-return]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "code", "word"), [(signal.SIGINT, 130, b"interrupted"), (signal.SIGTERM, 143, b"terminated")])
 @pytest.mark.usefixtures("ctrl_c")
 def test_signals_leave_the_best_schedule_and_an_exit_code_of_their_own(problem: hs.Problem, number: int, code: int, word: bytes) -> None:
@@ -70,6 +71,7 @@ def test_a_full_disk_is_one_line_and_exit_code_2(problem: hs.Problem) -> None:
     assert done.stderr == b"error: No space left on device\n"
 
 
+@pytest.mark.slow
 def test_names_beyond_the_encoding_are_escaped(folder: Path) -> None:
     graph = hs.TaskGraph(["tâche", "仕事"], [("tâche", "仕事", 1e6)])
     problem = hs.Problem(graph, hs.Cluster(["größe", "b"], 1e9), durations=[[1.0, 2.0], [1.0, 2.0]])

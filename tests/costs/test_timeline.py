@@ -83,6 +83,7 @@ def measured(draw):
     return problem, decision, plan, runs, made
 
 
+@pytest.mark.slow
 @given(measured())
 @examples(200)
 def test_a_run_verifies_against_the_problem_with_its_times(case):
@@ -97,6 +98,7 @@ def test_a_run_verifies_against_the_problem_with_its_times(case):
     assert timeline.makespan == np.median([run.makespan for run in runs])
 
 
+@pytest.mark.slow
 @given(measured())
 @examples(200)
 def test_transfers_of_one_message_share_its_times(case):
@@ -115,6 +117,7 @@ def test_transfers_of_one_message_share_its_times(case):
     assert len(set(timeline.shipment.tolist())) == len(plan.sends)
 
 
+@pytest.mark.slow
 @given(measured())
 @examples(100)
 def test_a_timeline_comes_back_to_the_bit(case):

@@ -81,6 +81,7 @@ def test_one_channel_is_exact(problem, solver):
     assert hs.verify(problem, solution.schedule) == []
 
 
+@pytest.mark.slow
 @few
 @given(series(memory_bytes=5.0))
 def test_tight_memory_leaves_a_valid_bound_and_a_valid_schedule(problem):

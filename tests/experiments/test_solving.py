@@ -149,6 +149,7 @@ def test_a_schedule_that_breaks_a_rule_is_a_failure(monkeypatch: pytest.MonkeyPa
         solving.solve_case(MINE.problem, SolveCase(MINE, Configuration("heft")).key)
 
 
+@pytest.mark.slow
 def test_problems_are_files_patterns_and_generators(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     for name in ("mk01", "mk02", "other"):

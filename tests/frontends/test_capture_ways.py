@@ -144,6 +144,7 @@ def test_numbers_of_a_list_are_waited_for_too():
 # ---------------------------------------------------------------------- ways and causes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("function", "told", "remedy"),
     [
@@ -248,6 +249,7 @@ def test_keywords_alone_are_an_example():
 # ---------------------------------------------------------------------- exported programs
 
 
+@pytest.mark.slow
 def test_an_exported_program_and_its_file_are_read(tmp_path):
     model, x = nn.Sequential(nn.Linear(4, 4), nn.ReLU()), torch.zeros(3, 5, 4)
     batch, length = torch.export.Dim("batch"), torch.export.Dim("length")
@@ -289,6 +291,7 @@ class Cached(nn.Module):
         return torch.relu(keys), cache
 
 
+@pytest.mark.slow
 def test_caches_are_turned_off_unless_the_call_asks_for_them():
     model, x = Cached(), torch.zeros(3, 4)
     with warnings.catch_warnings():

@@ -147,6 +147,7 @@ LAYERS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("layer", "shape"), LAYERS, ids=[type(layer).__name__ for layer, _ in LAYERS])
 def test_the_flops_of_the_layers_of_torch_are_those_of_its_counter(layer, shape):
     layer.eval()
@@ -170,6 +171,7 @@ class Scaled(nn.Module):
         return made[0] if isinstance(made, tuple) else made
 
 
+@pytest.mark.slow
 def test_layers_that_have_a_kernel_of_their_own_are_recorded_as_their_parts():
     layer, x = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval(), torch.zeros(2, 5, 8)
     assert record(layer, x).flops.sum() == capture(layer, x, dynamic_batch=False).flops.sum() > 0

@@ -75,6 +75,7 @@ def whole():
     return coarsening.by_module(problem(), None, whole=hs.frontends.torch.whole_modules(net(), problem().graph))
 
 
+@pytest.mark.slow
 def test_modules_that_have_to_be_on_one_device():
     assert hs.frontends.torch.whole_modules(net(), problem().graph) == ["layers.0", "layers.1", "layers.2"]
     assert hs.frontends.torch.whole_modules(net(), problem().graph, ["ModuleList"]) == ["layers"]

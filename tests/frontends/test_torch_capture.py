@@ -77,6 +77,7 @@ def networks(draw):
     return nn.Sequential(*layers).eval(), channels
 
 
+@pytest.mark.slow
 @examples(15)
 @given(networks(), st.integers(6, 9))
 def test_random_networks_keep_their_work_and_every_task_reads_what_its_sources_wrote(network, size):
@@ -122,6 +123,7 @@ def test_a_small_network_by_hand():
     assert edges(graph) == {("input", "0/linear"): 24, ("0/linear", "3/gelu"): 40}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("layer", "size", "shape"),
     [
@@ -166,6 +168,7 @@ def test_batch_norm_folds_into_the_convolution_before_it_and_leaves_one_bias(bia
     assert graph.flops[1] == 2 * 16 * 8 * 27
 
 
+@pytest.mark.slow
 def test_batch_norm_stands_alone_where_it_cannot_be_folded():
     shared = Lambda(lambda m, x: (y := m.conv(x)) + m.norm(y), conv=nn.Conv2d(3, 8, 3), norm=nn.BatchNorm2d(8)).eval()
     graph = capture(shared, torch.zeros(1, 3, 6, 6))
@@ -241,6 +244,7 @@ def test_an_operator_of_several_outputs_sends_the_one_that_is_read():
     assert only.output_bytes[only.index["max"]] == 6 * 8
 
 
+@pytest.mark.slow
 def test_reading_a_tensor_twice_moves_it_once_and_an_expanded_one_as_stored():
     graph = capture(Lambda(lambda m, x: x @ x.transpose(1, 2), width=4), torch.zeros(1, 4, 4))
     assert edges(graph)["fc/linear", "matmul"] == 64
@@ -308,11 +312,13 @@ def test_unread_arguments_are_left_out_and_those_without_the_batch_count_in_full
     assert graph.output_bytes.tolist() == [16, 16, 16, 16]
 
 
+@pytest.mark.slow
 def test_numbers_do_not_depend_on_the_batch_of_the_example():
     graphs = [capture(attention_model(), torch.zeros(batch, 5, 8)) for batch in (1, 2, 7)]
     assert graphs[0] == graphs[1] == graphs[2]
 
 
+@pytest.mark.slow
 def test_without_a_dynamic_batch_the_example_is_the_item():
     one = capture(attention_model(), torch.zeros(1, 5, 8))
     four = capture(attention_model(), torch.zeros(4, 5, 8), dynamic_batch=False)
@@ -327,6 +333,7 @@ def test_a_number_taken_from_a_tensor_keeps_the_dependency():
     assert edges(graph)["max", "mul"] == 4
 
 
+@pytest.mark.slow
 def test_a_model_on_meta_and_a_function_that_makes_one_give_the_same_graph():
     def make():
         return nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(128, 10)).eval()
@@ -338,6 +345,7 @@ def test_a_model_on_meta_and_a_function_that_makes_one_give_the_same_graph():
     assert capture(make, torch.zeros(1, 3, 6, 6)) == real
 
 
+@pytest.mark.slow
 def test_a_function_is_tried_on_meta_then_fake_then_real():
     seen = []
 
@@ -389,6 +397,7 @@ def _(x):
     return torch.empty_like(x)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("function", "message"),
     [
@@ -422,6 +431,7 @@ def test_threads_may_capture_at_once():
     assert [int(graph.weight_bytes.sum()) for graph in graphs] == [4 * (width * width + width) for width in range(2, 8)]
 
 
+@pytest.mark.slow
 def test_other_messages():
     with pytest.raises(hs.UnsupportedFeature, match=r"a size of 'index' depends on data \(u0\), so its bytes are unknown"):
         capture(Lambda(lambda m, x: x[x > 0] + 1), torch.zeros(3, 4), dynamic_batch=True)

@@ -13,6 +13,7 @@ from hetsched.testing import problems
 from hetsched.testing.profiles import examples
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [method.name for method in select(kind=Kind.CONSTRUCTIVE)])
 @examples(20)
 @given(problem=problems())

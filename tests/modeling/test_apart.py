@@ -88,6 +88,7 @@ def test_the_incumbent_of_a_killed_solver_is_kept(solver: str, number: int, star
     assert solvers.hard(4).solve(solver).proven == "optimal", "the next one has a process anew"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", EXACT.values())
 def test_a_solve_survives_the_abort_of_its_solver(method: str, started: list[apart._Child], monkeypatch: pytest.MonkeyPatch) -> None:
     signal_when_at_work(monkeypatch, signal.SIGABRT, 0.5)

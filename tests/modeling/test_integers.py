@@ -45,6 +45,7 @@ def feasible(draw: st.DrawFn) -> tuple[Model, np.ndarray]:
     return model, np.concatenate([integers, times])
 
 
+@pytest.mark.slow
 @examples(400)
 @given(case=feasible(), gap=st.sampled_from([0.0, 1e-3, 0.1, 0.5]))
 def test_the_rounded_point_keeps_the_rounded_rows(case: tuple[Model, np.ndarray], gap: float) -> None:

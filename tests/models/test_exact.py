@@ -185,6 +185,7 @@ def test_leaving_cuts_out_changes_no_optimum(problem: hs.Problem) -> None:
         assert without.makespan == pytest.approx(with_cuts.makespan, rel=1e-6)
 
 
+@pytest.mark.slow
 @given(problem=problems(**quiet, inputs=st.integers(1, 3)), data=st.data())
 def test_every_valid_decision_is_a_solution_of_the_model(problem: hs.Problem, data: st.DataObject) -> None:
     kinds: list[type[Formulation]] = [CongestionAware]

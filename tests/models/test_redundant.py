@@ -81,6 +81,7 @@ def test_symmetry_rows_change_no_optimum(criterion: str, problem: hs.Problem) ->
     assert solved.objective / outcome.second == pytest.approx(optimum.makespan, rel=2e-6, abs=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("criterion", CRITERIA)
 @given(problem=alike() | alike(inputs=2) | alike(inputs=2, communication="port"), data=st.data())
 def test_every_schedule_has_a_canonical_form_that_keeps_the_rows(criterion: str, problem: hs.Problem, data: st.DataObject) -> None:

@@ -74,6 +74,7 @@ def test_the_papers_figures_agree_with_its_text() -> None:
     assert all(printed.seconds[k].endswith("h") for printed in models.PRINTED.values() for k in (0, 4))
 
 
+@pytest.mark.slow
 def test_a_speed_up_is_held_refuted_by_the_bound_or_open() -> None:
     text = "On the original graphs, inter-server, Moirai is up to 1.77 times faster than m-SCT"
     assert one(latency.FIGURE_9, rows({"m-sct": 1.8, "moirai": 1.0}), text) is Verdict.HELD

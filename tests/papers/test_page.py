@@ -13,6 +13,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 DATA = DOCS.parents[1] / "shared" / "data"
 
 
+@pytest.mark.slow
 def test_the_page_is_made_of_the_stored_results() -> None:
     """``hetsched reproduce all --stored --results docs/papers --data DATA --output docs/papers.md`` makes it."""
     if not DATA.exists():

@@ -80,6 +80,7 @@ def test_results_are_measured_once_and_shared_by_the_items_of_a_paper(squares: P
     assert measured(squares) == ["0", "1", "2", "0"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("how", "said"), [("fail", "ValueError: no square of 1"), ("die", "ended by itself with exit code 7")])
 def test_a_case_that_fails_keeps_the_others(squares: Path, tmp_path: Path, how: str, said: str) -> None:
     (squares / f"{how}1").touch()

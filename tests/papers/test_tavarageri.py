@@ -214,6 +214,7 @@ def item_table(made: list[Row]) -> dict[str, str]:
     return dict(zip(table.head, table.rows[0], strict=True))
 
 
+@pytest.mark.slow
 def test_a_training_step_is_partitioned_and_run() -> None:
     pytest.importorskip("torch")
     case = {"what": "partition", "graph": "holography", "cluster": names.EQUAL, "costs": names.OPERATIONS, "seed": 0, "limit": None}

@@ -17,6 +17,7 @@ from tests.planning.test_planner import card, cards, machine, machines, workload
 from tests.planning.test_questions import placements
 
 
+@pytest.mark.slow
 @examples(40)
 @given(cards, machines, workloads)
 def test_a_plan_is_explained_by_other_plans(model, where, work):

@@ -84,6 +84,7 @@ def values_that_fit(plan, placement):
             yield found.period if plan.regime == "throughput" else found.latency
 
 
+@pytest.mark.slow
 @examples(60)
 @given(st.one_of(cards, st.builds(sparse, st.integers(1, 3))), st.one_of(boxes, boxes.map(with_disk)), workloads, st.sampled_from(NAMES))
 def test_a_plan_for_a_tool_is_the_best_of_what_it_can_state(model, where, work, name):
@@ -110,6 +111,7 @@ def test_a_plan_for_a_tool_is_the_best_of_what_it_can_state(model, where, work, 
         assert hs.documents.decode(hs.documents.encode(plan)).placement == plan.placement
 
 
+@pytest.mark.slow
 @examples(40)
 @given(cards, boxes, workloads, st.sampled_from([None, *NAMES]), st.sampled_from(["fit", "latency"]))
 def test_the_most_of_each_fits_and_more_does_not(model, where, work, name, regime):

@@ -29,6 +29,7 @@ def period(problems):
     return Best(found.period, found.placement)
 
 
+@pytest.mark.slow
 @examples(60)
 @given(chain_problems(tight=True, n_items=st.integers(1, 5)), st.data(), st.sampled_from([latency, period]))
 def test_the_value_falls_at_the_memory_step_and_not_before(problem, data, solve):

@@ -169,6 +169,7 @@ def test_the_plan_is_that_of_the_enumeration(problem, search):
     assert all(a <= b for earlier, later in itertools.pairwise(steps) for a, b in zip(earlier, later, strict=True))
 
 
+@pytest.mark.slow
 @examples(60)
 @given(LIMITED)
 def test_with_limited_links_the_enumeration_is_between_value_and_bound(problem):

@@ -115,6 +115,7 @@ def test_without_a_limit_it_ends_by_itself():
     assert hs.solve(tangle(100), options={"seconds": 0.3}).stopped == "finished"
 
 
+@pytest.mark.slow
 def test_the_history_names_the_method_of_each_schedule(alone):
     monitor = search.Monitor(tangle(20), search.Budget(evaluations=1500))
     monitor.run("auto")
@@ -136,6 +137,7 @@ def test_large_graphs_are_placed_as_well(alone):
     assert {"dsc", "celeritas", "order-place", "repartition"} <= ran(hs.solve(problem, evaluations=60))
 
 
+@pytest.mark.slow
 def test_members_can_be_chosen_excluded_and_weighted(alone):
     problem = tangle(20)
     assert ran(hs.solve(problem, evaluations=100, options={"members": "heft, olb"})) == {"heft", "olb"}

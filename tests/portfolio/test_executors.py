@@ -16,6 +16,7 @@ from hetsched.testing.backends import PLENTY
 from tests.portfolio.strange_methods import tangle
 
 
+@pytest.mark.slow
 def test_members_run_by_an_executor_and_a_callback_stops_them(pools: list[Pool]) -> None:
     busy: list[int] = []
 
@@ -33,6 +34,7 @@ def test_members_run_by_an_executor_and_a_callback_stops_them(pools: list[Pool])
     assert pools[0].workers == []
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_the_best_and_the_executor(pools: list[Pool], ctrl_c: None) -> None:
     best: list[float] = []
 

@@ -129,6 +129,7 @@ def test_deaths_are_described_in_words(code: int, text: str) -> None:
     assert str(ProcessDied(code)) == text
 
 
+@pytest.mark.slow
 def test_a_killed_worker_loses_nothing_and_is_reported(pools: list[Pool]) -> None:
     killed: dict[int, float] = {}
 
@@ -151,6 +152,7 @@ def test_a_killed_worker_loses_nothing_and_is_reported(pools: list[Pool]) -> Non
     assert pools[0].workers == []
 
 
+@pytest.mark.slow
 def test_a_crash_is_reported_and_the_others_go_on(pools: list[Pool]) -> None:
     problem, pids = tangle(), set[int]()
 
@@ -248,6 +250,7 @@ def script(tmp_path: Path) -> Iterator[Callable[..., Script]]:
         started.process.communicate()
 
 
+@pytest.mark.slow
 def test_a_script_needs_no_main_guard(script: Callable[..., Script]) -> None:
     run = script(2, workers=2)
     run.read_until(lambda line: line.startswith("done"))
@@ -268,6 +271,7 @@ def test_workers_end_with_the_process_they_work_for(script: Callable[..., Script
     until(lambda: not any(map(alive, run.pids)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wait", ["pid", "event annealing"])
 def test_ctrl_c_keeps_the_best_and_leaves_no_process(script: Callable[..., Script], ctrl_c: None, wait: str) -> None:
     run = script(members=["heft", "annealing", "cpsat"], workers=2)
@@ -280,6 +284,7 @@ def test_ctrl_c_keeps_the_best_and_leaves_no_process(script: Callable[..., Scrip
     assert not any(map(alive, run.pids))
 
 
+@pytest.mark.slow
 def test_a_callback_stops_the_workers(pools: list[Pool]) -> None:
     solution = hs.solve(
         tangle(),
@@ -291,6 +296,7 @@ def test_a_callback_stops_the_workers(pools: list[Pool]) -> None:
     assert pools[0].workers == []
 
 
+@pytest.mark.slow
 def test_a_proof_by_a_start_reaches_the_job_receiver() -> None:
     problem = topcuoglu()
     monitor = Monitor(problem, Budget(evaluations=5))

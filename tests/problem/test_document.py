@@ -221,6 +221,7 @@ def test_standard_output_is_written_to_and_not_replaced(tmp_path):
         assert b'"hetsched-cluster"' in b"".join(words)
 
 
+@pytest.mark.slow
 def test_fifty_thousand_tasks_are_read_and_written(tmp_path):
     n = 50_000
     rng = np.random.default_rng(0)

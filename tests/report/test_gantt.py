@@ -25,6 +25,7 @@ def drawn(problem: hs.Problem, schedule: hs.Schedule, **options: object) -> Figu
     return figure
 
 
+@pytest.mark.slow
 @examples(25)
 @given(schedules())
 def test_every_batch_is_a_bar_and_every_transfer_a_line(case: tuple[hs.Problem, hs.Schedule]) -> None:

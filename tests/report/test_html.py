@@ -229,6 +229,7 @@ def test_broken_rules_are_listed(browser: Browser, tmp_path: Path) -> None:
     page.close()
 
 
+@pytest.mark.slow
 @examples(15)
 @given(schedules())
 def test_a_page_is_made_of_every_schedule(case: tuple[hs.Problem, hs.Schedule]) -> None:

@@ -86,6 +86,7 @@ def test_a_page_says_what_the_plan_says(model, where, work, tool, fit):
     assert [one for one in said if " ".join(one.lower().split()) not in text] == []
 
 
+@pytest.mark.slow
 @examples(30)
 @given(cards, machines.map(free), workloads, tools)
 def test_bytes_and_seconds_add_up(model, where, work, tool):
@@ -111,6 +112,7 @@ def test_bytes_and_seconds_add_up(model, where, work, tool):
         assert max(bar.parts["a request"] for bar in times) <= plan.value * (1 + 1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "memory", "tool", "named"),
     [(sparse(5), (6e5, 4e6), "llama.cpp", "experts of block"), (card(4), (2.5e5, 6e5), "transformers", "weights of embed")],

@@ -77,6 +77,7 @@ def test_with_steady_speeds_migrations_end(case: tuple[hs.Problem, hs.Decision],
     assert policy.kept(run)[60:].sum() == 0
 
 
+@pytest.mark.slow
 @examples(40)
 @given(placed(n_tasks=st.integers(2, 7), n_devices=3))
 def test_where_speeds_are_as_expected_every_move_gains(case: tuple[hs.Problem, hs.Decision]) -> None:

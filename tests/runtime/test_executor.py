@@ -155,6 +155,7 @@ def runs(draw, least=1):
     return module, program, problem, decision
 
 
+@pytest.mark.slow
 @given(drawn=runs(), fold=st.booleans(), copies=st.booleans())
 @examples(30)
 def test_an_executor_returns_what_the_module_does(drawn, fold, copies):
@@ -217,6 +218,7 @@ def split_runs(draw, least=1):
     return module, program, problem, draw(decisions(problem))
 
 
+@pytest.mark.slow
 @given(drawn=split_runs(), copies=st.booleans())
 @examples(25)
 def test_batches_split_over_devices_have_the_results_of_the_module(drawn, copies):
@@ -260,6 +262,7 @@ def test_a_schedule_with_several_batches_of_a_task_is_enough():
 # ---------------------------------------------------------------------- streams
 
 
+@pytest.mark.slow
 @given(drawn=runs(), depth=st.none() | st.integers(1, 4), count=st.integers(0, 7), copies=st.booleans(), data=st.data())
 @examples(15)
 def test_a_stream_has_the_results_of_its_items_in_order(drawn, depth, count, copies, data):
@@ -447,6 +450,7 @@ def failing(seconds=0.0):
     return hook
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [0, 4, 2], ids=["first device", "second device", "last act"])
 def test_the_error_of_a_task_is_raised_with_its_place_and_runs_go_on(number):
     draw = random.Random(number)
@@ -739,6 +743,7 @@ def test_a_profile_of_another_problem_is_refused(other):
             run.profiled(problem)
 
 
+@pytest.mark.slow
 def test_an_executor_without_references_ends_its_threads():
     run = executor()
     threads = run._engine.team().threads
@@ -889,6 +894,7 @@ def test_another_batch_is_refused():
         run(torch.zeros(2, 3))
 
 
+@pytest.mark.slow
 def test_a_schedule_of_other_tasks_is_refused():
     module, x = nn.Sequential(nn.Linear(3, 3), nn.ReLU()).eval(), torch.randn(2, 3)
     schedule = hs.solve(problem_of(hs.frontends.torch.capture(module, x, fuse=True)), "heft").schedule

@@ -42,6 +42,7 @@ def machines(draw, problem, once=None, **fixed):
     return Machine(own, once=draw(st.booleans()) if once is None else once)
 
 
+@pytest.mark.slow
 @given(planned())
 @examples(600)
 def test_without_overheads_the_times_are_those_of_simulate(case):
@@ -65,6 +66,7 @@ def test_overheads_never_shorten_a_run_whose_transfers_do_not_contend(case, data
     assert late.makespan >= ideal.makespan - 1e-9
 
 
+@pytest.mark.slow
 @given(planned(memory="static", tight=False), st.data())
 @examples(300)
 def test_a_forecast_verifies_against_the_problem_with_its_times(case, data):
@@ -75,6 +77,7 @@ def test_a_forecast_verifies_against_the_problem_with_its_times(case, data):
     assert not timeline.measured
 
 
+@pytest.mark.slow
 @given(planned(communication="delay", transfers=False), st.data())
 @examples(200)
 def test_dispatch_is_exactly_that_of_the_nearest_problem(case, data):

@@ -211,6 +211,7 @@ def test_jobs_come_and_go() -> None:
     assert always.tolist() == [[2, 2], [2, 6], [2, 6]]
 
 
+@pytest.mark.slow
 def test_what_needs_no_torch_runs_without() -> None:
     code = """
 import sys

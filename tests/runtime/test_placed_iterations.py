@@ -59,6 +59,7 @@ class Simulated:
         return None, hs.runtime.forecast(slowed, self.decision)
 
 
+@pytest.mark.slow
 @examples(60)
 @given(placed(n_tasks=st.integers(2, 6)), POLICIES, st.lists(FACTORS, min_size=3, max_size=3), st.integers(1, 8), st.integers(1, 20))
 def test_an_executor_whose_times_are_forecasts_is_the_simulation(

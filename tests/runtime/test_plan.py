@@ -116,6 +116,7 @@ class Replay:
         return tuple(self.decision.items[self.decision.item_ptr[batch] : self.decision.item_ptr[batch + 1]].tolist())
 
 
+@pytest.mark.slow
 @given(st.data())
 @examples(300)
 def test_what_simulates_can_be_run_step_by_step(data):
@@ -159,6 +160,7 @@ def test_what_simulates_can_be_run_step_by_step(data):
         assert list(rows) == expected
 
 
+@pytest.mark.slow
 @given(st.data())
 @examples(100)
 def test_a_plan_that_gathers_other_inputs_is_refused(data):
@@ -178,6 +180,7 @@ def test_a_plan_that_gathers_other_inputs_is_refused(data):
         made.check()
 
 
+@pytest.mark.slow
 @given(st.data())
 @examples(300)
 def test_deadlocks_are_refused_exactly_where_simulation_refuses_them(data):
@@ -194,6 +197,7 @@ def test_deadlocks_are_refused_exactly_where_simulation_refuses_them(data):
     assert str(refusal.value) == refused
 
 
+@pytest.mark.slow
 @given(st.data())
 @examples(200)
 def test_drops_come_right_behind_the_last_use(data):
@@ -225,6 +229,7 @@ def test_drops_come_right_behind_the_last_use(data):
                 assert all(isinstance(step, Drop) for step in steps[max(used) + 1 : drops[0]]), k
 
 
+@pytest.mark.slow
 @given(st.data())
 @examples(200)
 def test_the_order_keeps_to_precedence_and_to_the_orders_of_devices_and_ports(data):

@@ -73,6 +73,7 @@ def test_bytes_are_those_of_the_tensors_that_a_task_makes(profiler):
     assert memory[index["last/linear"]] == 4 * 5 * 4
 
 
+@pytest.mark.slow
 def test_the_sum_over_tasks_is_near_what_the_module_takes(net):
     x = torch.randn(32, 3, 64, 64)
     profiler = ModuleProfiler(net, x, devices={"cpu": 1}, warmup=2, repeats=7, clock="cpu")
@@ -121,6 +122,7 @@ def test_keywords_and_views_of_several_tensors_are_profiled(net):
     assert [device.name for device in profiler.devices] == ["one", "other"]
 
 
+@pytest.mark.slow
 def test_batches_are_made_of_the_example(net):
     program, x = Program(net, torch.randn(2, 3, 16, 16)), torch.randn(2, 3, 16, 16)
     (value,) = program.resized(program.inputs((x,), {}), 5).values()
@@ -132,6 +134,7 @@ def test_batches_are_made_of_the_example(net):
         unbatched.resized(given, 5)
 
 
+@pytest.mark.slow
 def test_progress_is_reported_and_can_end_a_measurement(net):
     seen = []
     x = torch.randn(1, 3, 16, 16)

@@ -45,6 +45,7 @@ def test_tasks_that_compute_the_same_have_one_digest():
     assert all(len(digest) == 32 for digest in found.values())
 
 
+@pytest.mark.slow
 def test_the_batch_is_no_part_of_a_digest_unless_it_is_fixed():
     one, other = (digests(lambda m, x: m.a(x), count, 4, 8, 8) for count in (1, 5))
     assert one == other
@@ -52,6 +53,7 @@ def test_the_batch_is_no_part_of_a_digest_unless_it_is_fixed():
     assert fixed[0]["a/conv2d"] != fixed[1]["a/conv2d"] != one["a/conv2d"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "other",
     [
@@ -104,6 +106,7 @@ def measured(module):
     return profile(module, torch.randn(2, 4, 16, 16), devices={"cpu0": 1, "cpu1": 1}, batch_sizes=[1, 2], warmup=1, runs=3)
 
 
+@pytest.mark.slow
 def test_a_profile_has_times_memory_hand_offs_and_dispatch(measured):
     graph = measured.network().graph
     assert measured.batch_sizes == (1, 2)

@@ -333,6 +333,7 @@ def test_training_steps_are_refused(processes):
         Executor(program, None, decision, devices={"d0": 1, "d1": 1}, problem=problem, engine=processes)
 
 
+@pytest.mark.slow
 def test_an_operator_of_the_script_is_refused(processes, monkeypatch):
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["tests.runtime.acting"])
     monkeypatch.delitem(sys.modules, "tests.runtime.acting")

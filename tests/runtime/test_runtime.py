@@ -96,6 +96,7 @@ def expected(module, *args, **kwargs):
         return module(*args, **kwargs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 2, 5])
 def test_a_program_returns_what_the_module_returns(program, block, count):
     x = torch.randn(count, 8, 12, 12)
@@ -114,6 +115,7 @@ def test_views_constants_keywords_and_nested_results():
     torch.testing.assert_close(StagedProgram(program, schedule)(x, scale=scale), wanted)
 
 
+@pytest.mark.slow
 def test_the_graph_is_the_captured_one(program, block, fuse):
     assert program.graph == hs.frontends.torch.capture(block, torch.randn(2, 8, 12, 12), fuse=fuse)
 
@@ -149,6 +151,7 @@ def merged_and_alone(module, *shape):
     return program, hs.StageSchedule.from_groups(program.graph.names, groups, strategies, [0.0] * len(groups))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stride", [1, 2])
 def test_merged_convolutions_of_all_sizes_are_the_convolutions(stride):
     module = calibrated(Block(stride=stride), torch.randn(8, 8, 12, 12))
@@ -180,6 +183,7 @@ def test_convolutions_over_one_and_three_dimensions_merge_too(dims):
     torch.testing.assert_close(StagedProgram(program, schedule)(x), expected(module, x), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_perturbed_weight_changes_the_result():
     module = calibrated(Block(), torch.randn(8, 8, 12, 12))
     x = torch.randn(3, 8, 12, 12)
@@ -406,6 +410,7 @@ def test_modules_that_draw_numbers_are_refused(draw):
         Program(Function(draw).eval(), torch.randn(2, 4))
 
 
+@pytest.mark.slow
 def test_dropout_and_attention_without_chance_are_not():
     module = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
     x = torch.randn(2, 5, 8)
@@ -501,6 +506,7 @@ def test_arguments_of_another_shape_or_form(program):
         program(torch.randn(2, 8, 12, 12), y=1)
 
 
+@pytest.mark.slow
 def test_a_module_that_changes_itself_is_refused():
     with pytest.raises(hs.UnsupportedFeature, match=r"call its eval\(\) first"):
         Program(Block().train(), torch.randn(2, 8, 12, 12))

@@ -58,6 +58,7 @@ def in_force(run: Run, iteration: int) -> hs.Decision:
     return run.decisions[max(first for first in run.decisions if first <= iteration)]
 
 
+@pytest.mark.slow
 @examples(40)
 @given(placed(n_tasks=st.integers(2, 6), n_devices=3), POLICIES, st.lists(FACTORS, min_size=3, max_size=3), st.data())
 def test_every_decision_keeps_every_rule_of_the_time_at_which_it_is_made(

@@ -179,12 +179,14 @@ MUTANTS = {
 }
 
 
+@pytest.mark.slow
 def test_the_engine_has_no_violations():
     assert violations() == []
     assert violations(("gpu0", "gpu1")) == []
     assert violations(("gpu0", "cpu0")) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MUTANTS)
 def test_wrong_synchronisation_is_found(name, monkeypatch):
     mutant, text = MUTANTS[name]

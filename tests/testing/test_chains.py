@@ -99,6 +99,7 @@ ANSWERS = {
 }
 
 
+@pytest.mark.slow
 def test_every_kind_of_answer_turns_up():
     missing = dict(ANSWERS)
 
@@ -111,6 +112,7 @@ def test_every_kind_of_answer_turns_up():
     find(chain_problems(), complete, settings=SEARCH)
 
 
+@pytest.mark.slow
 def test_memory_binds_often_and_sometimes_admits_no_placement():
     counts = collections.Counter()
 

@@ -48,6 +48,7 @@ def test_a_method_that_breaks_a_rule_fails(mine, monkeypatch):
         run("test_restrictions_are_kept_or_refused", "careless")
 
 
+@pytest.mark.slow
 def test_a_method_that_finds_nothing_fails(mine):
     @hs.method("shy", summary="offers nothing")
     def shy(problem, monitor):

@@ -41,6 +41,7 @@ def test_every_problem_has_what_its_feature_promises():
         assert has[case.feature], case.name
 
 
+@pytest.mark.slow
 def test_some_problems_have_no_schedule_and_heft_solves_less_than_half_of_the_others():
     one_input = [case for case in corpus.problems() if case.problem.inputs == 1]
     feasible = [case for case in one_input if case.optimum is not None]

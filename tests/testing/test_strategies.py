@@ -38,6 +38,7 @@ FEATURES = [
 ]
 
 
+@pytest.mark.slow
 def test_every_feature_turns_up():
     missing = dict(enumerate(FEATURES))
 

@@ -118,6 +118,7 @@ def test_a_small_swin_keeps_the_grid_whatever_its_size():
     assert model(torch.zeros(2, 3, 28, 36)).shape == (2, 5)
 
 
+@pytest.mark.slow
 def test_an_evoformer_block_updates_both_and_is_trained():
     torch.manual_seed(0)
     model = folding.Trunk(2, 8, 2, 6, 2)

@@ -52,6 +52,7 @@ def test_a_fresh_capture_is_the_shipped_document(name):
     assert fresh == networks.load(name)
 
 
+@pytest.mark.slow
 def test_loading_needs_neither_torch_nor_networkx():
     code = (
         "import sys, hetsched as hs; hs.workloads.networks.load('googlenet'); hs.workloads.clusters.diviml(); hs.workloads.rwnn(n=10);"

@@ -82,6 +82,7 @@ def test_the_module_attends_to_what_came_before_only():
     assert not torch.allclose(made[:, 4], other[:, 4])
 
 
+@pytest.mark.slow
 def test_an_input_of_more_tokens_is_captured_and_stacked():
     pytest.importorskip("torch")
     from hetsched.workloads import language
@@ -154,6 +155,7 @@ def test_the_terminal_offers_the_models_there_are():
     assert set(get_args(get_type_hints(command)["model"])) == set(transformers.names())
 
 
+@pytest.mark.slow
 def test_loading_needs_no_torch():
     code = "import sys, hetsched as hs; hs.workloads.gpt3('125M'); print('torch' in sys.modules)"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -141,6 +141,7 @@ def problem_of(seed: int) -> hs.Problem | None:
         return None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", RULES)
 def test_each_step_takes_the_best_of_all_pairs(rule):
     placed = refused = 0

@@ -154,6 +154,7 @@ def test_the_first_step_follows_the_gradient_by_finite_differences():
 # ---------------------------------------------------------------------- what is learned
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("communication", ["delay", "port"])
 def test_it_learns(communication):
     problem, samples = network(communication=communication), 64

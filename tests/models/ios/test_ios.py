@@ -346,6 +346,7 @@ def test_what_cannot_be_is_refused(settings, error, message):
         hs.stages(diamonds(1), **{"cost": Table(0), **settings})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("limit", "most"), [("MOST_TRANSITIONS", 1 << 14), ("MOST_STATES", 1000)])
 @pytest.mark.parametrize("layers", [1, 2])
 def test_a_block_that_is_too_wide_is_cut_while_the_others_stay_at_their_optimum(monkeypatch, limit, most, layers):
