@@ -629,6 +629,10 @@ BY_DOOR: dict[str, Callable[[], Any]] = {
     "chain.Offload.item": lambda: 0,
     "chain.Offload.device": lambda: 1,
     "Placement.offloaded_in.stage": lambda: placement().stages[0],
+    "Placement.returns.s": lambda: 0,
+    "bounds.set_partition.set_partitioning.problem": lambda: hs.Problem(
+        hs.TaskGraph(["a"]), hs.Cluster([hs.Device("c", kind="cpu")]), durations=[[1.0]]
+    ),
     "chain.ChainValues.held_missing_bytes": lambda: 0.0,
     "chain.ServingPlacement.first": lambda: [0, 1],
     "chain.ServingPlacement.end": lambda: [1, 2],
