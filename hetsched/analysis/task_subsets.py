@@ -344,14 +344,14 @@ class TaskSubset:
 
     def _climb(self, node: FloatArray, low: float, best: float, budget: RefutationBudget) -> float:
         """Return the largest time up to `best` that is refuted, at least `low`."""
-        divisor = common_divisor(*node, self._lags)
+        divisor = self._divisor(node)
         low = rounded_up(low, divisor)
         if low == 0.0 and not divisor:  # no multiple of 0 is larger: a positive time is at least the shortest of all
             times = np.concatenate([column[(column > 0.0) & np.isfinite(column)] for column in (*node, self.lag)])
-            if not len(times) or self._refute(node, times.min() * (1 - _CLOSE), budget) is not True:
+            if not len(times) or self._refute(node, times.min() * (1 - _CLOSE), budget, divisor) is not True:
                 return 0.0
             low = min(times.min() * (1 - _CLOSE), best)
-        if low >= best or (math.isfinite(best) and self._refute(node, math.nextafter(best, 0.0), budget) is True):
+        if low >= best or (math.isfinite(best) and self._refute(node, math.nextafter(best, 0.0), budget, divisor) is True):
             return best
         high, tight = best, True  # whether `high` is below `best` because of an open refutation
         begin = np.where(np.isfinite(node[0]), node[1], np.inf).min()
@@ -362,7 +362,7 @@ class TaskSubset:
             middle = math.floor(middle / divisor) * divisor if divisor and math.isfinite(middle) else middle
             if middle <= low - divisor or (not tight and high - low <= _COARSE * (low - begin)):
                 break
-            answer = self._refute(node, middle, budget)
+            answer = self._refute(node, middle, budget, divisor)
             if answer is True:
                 low, step = middle + divisor, 2 * step
             else:
@@ -374,13 +374,16 @@ class TaskSubset:
     def refute(self, node: FloatArray, horizon: float, budget: RefutationBudget) -> bool | float:
         """Return True if no schedule has at most `horizon` seconds, False if that is open, or the length of a schedule."""
         self._check(node)
-        return self._refute(node, horizon, budget)
+        return self._refute(node, horizon, budget, self._divisor(node))
 
-    def _refute(self, node: FloatArray, horizon: float, budget: RefutationBudget) -> bool | float:
+    def _divisor(self, node: FloatArray) -> float:
+        """Return the common divisor of all times of a node."""
+        return common_divisor(*node, self._lags)
+
+    def _refute(self, node: FloatArray, horizon: float, budget: RefutationBudget, divisor: float) -> bool | float:
         from hetsched.analysis import branch_and_bound_kernels as kernels
 
         self._ints[3] = self._ints[4] = np.arange(len(self.tasks))
-        divisor = common_divisor(*node, self._lags)
         if divisor and math.isfinite(horizon):
             horizon = math.floor(horizon / divisor) * divisor
         stack = [(node.copy(), self.before.copy())]
@@ -403,7 +406,7 @@ class TaskSubset:
                 if budget.found is not None:
                     budget.found(self)
                 return float((start + state[0] + tail).min(axis=1).max(initial=0.0))
-            stack += self._branches(state, before, kind, task, other)
+            stack += self._branches(state, before, kind, task, other) if left else [(state, before)]
         return True
 
     def _contradicts(self, node: FloatArray, before: BoolArray, horizon: float, divisor: float = 0.0) -> bool:

@@ -32,6 +32,7 @@ GRACE = 0.1  # seconds for their answers when they are stopped
 SHORTEST = 1.0  # seconds of a turn of a search
 LARGE = 50_000  # elements of the arrays of a problem
 HURRY = 0.5  # seconds left below which no bound is computed
+AGAIN = 4.0  # first turns of bounds that have to be left for their second one
 _PROCESSES = Rule("a whole number of processes, 0 for none, or None for one a core", whole(0).or_none.take)
 WAKE = 0.02  # seconds between readings of the clock
 
@@ -76,7 +77,8 @@ def auto(
     seconds : float
         Time limit if the solve has none.
     bound_seconds : float
-        The most seconds for lower bounds.
+        The most seconds for lower bounds at first. If these end before the bounds and four times as many are left, bounds get a
+        second turn: half of the time left, of one worker.
     """
     _PROCESSES.check(workers, "workers", UnsupportedFeature)
     for what, value in (("seconds", seconds), ("bound_seconds", bound_seconds)):
@@ -233,11 +235,14 @@ class Race:
             member.here = True
             return
         member.stalled_turns = member.stalled_turns + 1 if done.stopped is Stop.FINISHED and not improved else 0
-        kind = member.method.kind
-        once = (
-            member.at_once or kind is Kind.BOUND or (kind is Kind.EXACT and done.stopped in (Stop.FINISHED, Stop.OPTIMAL, Stop.INFEASIBLE))
-        )
-        member.retired = member.retired or bool(done.failure) or once or member.stalled_turns >= 2
+        if member.method.kind is Kind.BOUND:
+            cut = member.turns == 1 and done.stopped is Stop.TIME_LIMIT
+            last = not cut or self.by_evaluations or self.left <= AGAIN * self.bound_seconds
+        elif member.method.kind is Kind.EXACT:
+            last = done.stopped in (Stop.FINISHED, Stop.OPTIMAL, Stop.INFEASIBLE)
+        else:
+            last = member.at_once
+        member.retired = member.retired or bool(done.failure) or last or member.stalled_turns >= 2
 
     def _next(self, candidates: list[Member], *, apart: bool = False, proving: int = 0) -> Member | None:
         """Return the next member: one that proves while more than one slot is free of these, else the least used for its weight.
@@ -264,7 +269,8 @@ class Race:
         if member.at_once:
             return self.left
         if member.method.kind is Kind.BOUND:
-            return min(self.bound_seconds, self.left * (0.3 if apart else 0.15))
+            part = self.left if apart else self.left / 2  # of one worker's time, or of all that there is
+            return part / 2 if member.turns else min(self.bound_seconds, 0.3 * part)
         searches = [other for other in self.running if not other.proves and not other.at_once]
         if self.by_evaluations:
             assert self.monitor.budget.evaluations is not None

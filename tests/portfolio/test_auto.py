@@ -14,7 +14,9 @@ from hetsched import search
 from hetsched.analysis import model_size
 from hetsched.portfolio import members, workers
 from hetsched.portfolio.auto import Race
+from hetsched.portfolio.protocol import Done
 from hetsched.search import Budget, Kind, Method, Monitor
+from hetsched.stopping import Stop
 from hetsched.testing import conformance, strategies
 from hetsched.testing.backends import PLENTY
 from hetsched.testing.clocks import SteppingClock, watched
@@ -265,3 +267,29 @@ def test_time_that_passes_between_two_checks_is_never_assigned(apart):
     clock.now += 6.0  # as if another process had used the core
     for member in race.running:
         assert race._job(member, race._slice(member, apart=apart)).time_limit == 0.0, member.name
+
+
+@pytest.mark.parametrize(
+    ("budget", "first", "second"),
+    [
+        (Budget(60.0), Stop.TIME_LIMIT, 27.5),
+        (Budget(60.0), Stop.FINISHED, None),
+        (Budget(20.0), Stop.TIME_LIMIT, None),
+        (Budget(evaluations=100), Stop.TIME_LIMIT, None),
+    ],
+    ids=["cut short", "complete", "too little time", "evaluations"],
+)
+def test_bounds_that_were_cut_short_get_half_of_the_time_left(budget, first, second):
+    problem, clock = tangle(12), SteppingClock()
+    race = Race(problem, Monitor(problem, budget, clock=clock), members.choose(problem, "makespan", None, ()), 10.0, 5.0)
+    bounds = next(member for member in race.members if member.method.kind is Kind.BOUND)
+    assert race._slice(bounds, apart=True) == 5.0
+    bounds.turns += 1
+    clock.now += 5.0
+    race._ended(bounds, Done(stopped=first), improved=False)
+    assert bounds.retired == (second is None)
+    if second is not None:
+        assert race._slice(bounds, apart=True) == second
+        bounds.turns += 1
+        race._ended(bounds, Done(stopped=Stop.TIME_LIMIT), improved=False)
+        assert bounds.retired
