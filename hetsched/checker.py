@@ -17,11 +17,9 @@ its own, over ancestors or descendants of one task, which later lemmas use. The 
 from __future__ import annotations
 
 import collections
-import functools
+import graphlib
 import gzip
 import hashlib
-import heapq
-import io
 import itertools
 import json
 import math
@@ -29,7 +27,7 @@ import re
 import sys
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -63,17 +61,18 @@ def load(path: str) -> bytes:
     """Return the bytes of a file, unpacked if it is a gzip file."""
     try:
         with open(path, "rb") as file:
-            packed = file.read(MOST_BYTES + 1)
-        data = gzip.GzipFile(fileobj=io.BytesIO(packed)).read(MOST_BYTES + 1) if packed[:2] == b"\x1f\x8b" else packed
+            packed = file.read(2) == b"\x1f\x8b"
+        with gzip.open(path) if packed else open(path, "rb") as file:
+            data: bytes = file.read(MOST_BYTES + 1)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise Malformed(f"{path}: not a gzip file: {error}") from None
     _need(len(data) <= MOST_BYTES, f"{path} has more than the {MOST_BYTES} bytes that a document may have")
     return data
 
 
-def _need(fine: bool, rule: str) -> None:
+def _need(fine: object, rule: str, otherwise: type[Exception] = Malformed) -> None:
     if not fine:
-        raise Malformed(rule)
+        raise otherwise(rule)
 
 
 def _shown(value: Any) -> str:
@@ -128,13 +127,9 @@ def _exact(value: Any, what: str, null: bool = False) -> Any:
     """Return the float64 of a number, which is what it counts as, or None for null where that is allowed."""
     if value is None and null:
         return None
-    try:
-        number = float(value) if type(value) in (int, float) else math.nan
-    except OverflowError:
-        number = math.inf
-    if not (number == 0 or 1e-100 <= number <= 1e100):
+    if type(value) not in (int, float) or not (value == 0 or 1e-100 <= value <= 1e100):
         raise Malformed(f"{what} is {_shown(value)}; it must be 0 or a number from 1e-100 to 1e100{', or null' if null else ''}")
-    return Fraction(number)
+    return Fraction(float(value))
 
 
 def _rational(value: Any, what: str) -> Fraction:
@@ -246,28 +241,31 @@ class Problem:
 
     def _routes(self) -> list[list[tuple[Fraction, Fraction | None] | None]]:
         """Return latency and bandwidth of each ordered pair: its link, else the widest path, of these the one of least latency."""
-        devices, routes = range(self.devices), list[Any]()
-
-        def narrower(x: int, w: Any) -> list[tuple[Any, int]]:
-            return [(max(w, -width[x][k]), k) for k in devices if width[x][k]]
-
-        def nearer(x: int, d: Any, w: Any) -> list[tuple[Any, int]]:
-            return [(d + self.latency[x][k], k) for k in devices if width[x][k] >= -w > 0]
-
         width = [[math.inf if wide is None else wide for wide in row] for row in self.bandwidth]
-        for h in devices:
-            row: list[Any] = list(zip(self.latency[h], self.bandwidth[h], strict=True))
-            missing = [k for k in devices if k != h and width[h][k] == 0]
-            routes.append(row)
-            if not missing:
-                continue
-            widest = dict(_nearest(h, -math.inf, narrower))
-            for w in {widest.get(k, 0) for k in missing}:
-                far = dict(_nearest(h, 0, functools.partial(nearer, w=w)))
-                for k in missing:
-                    if widest.get(k, 0) == w:
-                        row[k] = (far[k], None if w == -math.inf else -w) if w else None
+        routes: list[list[Any]] = [list(zip(*rows, strict=True)) for rows in zip(self.latency, self.bandwidth, strict=True)]
+
+        def late(w: Any) -> Callable[[Any, int, int], Any]:
+            return lambda d, x, k: d + self.latency[x][k] if width[x][k] >= -w else math.inf
+
+        for h, row in enumerate(routes):
+            missing = [k for k in range(self.devices) if k != h and width[h][k] == 0]
+            widest = self._least(h, -math.inf, 0, lambda w, x, k: max(w, -width[x][k])) if missing else {}
+            far = {w: self._least(h, 0, math.inf, late(w)) for w in set(widest.values())}
+            for k in missing:
+                w = widest.get(k, 0)
+                row[k] = (far[w][k], None if w == -math.inf else -w) if w else None
         return routes
+
+    def _least(self, start: int, value: Any, none: Any, step: Callable[[Any, int, int], Any]) -> dict[int, Any]:
+        """Return the least value of each device that can be reached; `step` returns that at k from one at x, or `none`."""
+        least, queue = {start: value}, [start]
+        for x in queue:
+            for k in range(self.devices):
+                further = step(least[x], x, k)
+                if further < least.get(k, none):
+                    least[k] = further
+                    queue.append(k)
+        return least
 
     def transfer(self, e: int, h: int, k: int, count: int = 1) -> Fraction | None:
         """Return the seconds of `count` inputs along an edge from device h to k, None if there is no way."""
@@ -296,29 +294,11 @@ def _canonical(number: Fraction) -> str:
 
 
 def _topological(followers: Sequence[Sequence[int]]) -> list[int]:
-    """Return the nodes so that all arcs lead forward; without those that a cycle keeps waiting."""
-    waiting = [0] * len(followers)
-    for j in itertools.chain(*followers):
-        waiting[j] += 1
-    order = [i for i, count in enumerate(waiting) if not count]
-    for i in order:
-        for j in followers[i]:
-            waiting[j] -= 1
-            if not waiting[j]:
-                order.append(j)
-    return order
-
-
-def _nearest(start: int, value: Any, steps: Callable[[int, Any], Iterable[tuple[Any, int]]]) -> Iterator[tuple[int, Any]]:
-    """Yield each node that can be reached and its least value (Dijkstra); `steps` yields (value, node) after a node."""
-    queue, done = [(value, start)], set()
-    while queue:
-        value, x = heapq.heappop(queue)
-        if x not in done:
-            done.add(x)
-            yield x, value
-            for step in steps(x, value):
-                heapq.heappush(queue, step)
+    """Return the nodes so that all arcs lead forward; none if there is a cycle."""
+    try:
+        return list(graphlib.TopologicalSorter(dict(enumerate(followers))).static_order())[::-1]  # which puts followers first
+    except graphlib.CycleError:
+        return []
 
 
 # ---------------------------------------------------------------------- the relaxed instance
@@ -338,8 +318,8 @@ class Instance:
             usable = [(self._units(t), b) for t, b in zip(cell, problem.sizes, strict=True) if t is not None and b <= problem.inputs]
             if usable:
                 self.p[x], self.share[x] = min(t for t, _ in usable), min(Fraction(t, b) for t, b in usable)
-        tables: dict[object, list[list[int]]] = {}
         keys = [e if problem.transfers else carried for e, carried in enumerate(problem.carried)]
+        tables: dict[object, list[list[int]]] = {}
         for e, key in enumerate(keys):
             if key not in tables:
                 ways = [[problem.transfer(e, h, k) for k in range(size)] for h in range(size)]
@@ -384,24 +364,31 @@ class Instance:
     def _equal(self, h: int, k: int) -> bool:
         size = self.problem.devices
         swap, places = [k if x == h else h if x == k else x for x in range(size)], [(x, y) for x in (h, k) for y in range(size)]
-        if (
-            self.capacity[h] != self.capacity[k]
-            or self.p[h::size] != self.p[k::size]
-            or any((h in own) != (k in own) for own in self.devices)
-        ):
-            return False
-        return all(c[x][y] == c[swap[x]][swap[y]] and c[y][x] == c[swap[y]][swap[x]] for c in self.tables for x, y in places)
+        return (
+            self.capacity[h] == self.capacity[k]
+            and self.p[h::size] == self.p[k::size]
+            and all((h in own) == (k in own) for own in self.devices)
+            and all(c[x][y] == c[swap[x]][swap[y]] and c[y][x] == c[swap[y]][swap[x]] for c in self.tables for x, y in places)
+        )
 
 
 # ---------------------------------------------------------------------- states and their rules
 
 
+Window = Iterable[int] | None
+Place = tuple[int, int]
+"""A task and a device."""
+Proven = tuple[Mapping[Place, int], Mapping[Place, int]]
+"""Heads and tails that lemmas have proven."""
+NOTHING: Proven = ({}, {})
+
+
 class State:
     """Constraints on a schedule of the tasks of a window that ends before `end`, the X above.
 
-    A root state is `State(instance, end)`, over a window of tasks or all, with what lemmas have proven: `heads` and `tails`, {(task,
-    device): time}; `at` is the task and device of a lemma. Then `propagate()`; `hint(token)`, which applies one of the rules R3 to R9; and
-    `branch(token)`, which makes this state the first branch and returns the second. Neither propagates.
+    A root state is `State(instance, end)`, over a window of tasks or all, with what lemmas have proven, `known`; `at` is the task
+    and device of a lemma; with `every` at the root of the claim's. Then `propagate()`; `hint(token)`, which applies one of the rules R3
+    to R9; and `branch(token)`, which makes this state the first branch and returns the second. Neither propagates.
 
     Attributes
     ----------
@@ -417,25 +404,18 @@ class State:
     """
 
     def __init__(
-        self,
-        instance: Instance,
-        end: int,
-        window: Iterable[int] | None = None,
-        heads: Mapping[tuple[int, int], int] | None = None,
-        tails: Mapping[tuple[int, int], int] | None = None,
-        at: tuple[int, int] | None = None,
-        every_input: bool = False,
+        self, instance: Instance, end: int, window: Window = None, known: Proven = NOTHING, at: Place | None = None, every: bool = False
     ) -> None:
         n, self.size, self.unit = instance.problem.tasks, instance.problem.devices, instance.problem.unit
-        self.instance, self.end, self.every_input = instance, end, every_input and instance.problem.inputs > 1
+        self.instance, self.end, self.every_input = instance, end, every and instance.problem.inputs > 1
         self.window = sum(1 << i for i in (range(n) if window is None else window))
         self.tasks = [i for i in instance.problem.order if self.window >> i & 1]
         self.head, self.tail, self.devices = [0] * (n * self.size), [0] * (n * self.size), instance.devices[:]
         self.before, self.after = ([found & self.window for found in sets] for sets in (instance.ancestors, instance.descendants))
         self.fresh = bytearray(b"\1" * n), bytearray(b"\1" * n)  # whose heads, whose tails R0 has not seen
         self.changed, self.contradiction = True, ""
-        for levels, given in ((self.head, heads), (self.tail, tails)):
-            for (i, k), level in (given or {}).items():
+        for levels, given in zip((self.head, self.tail), known, strict=True):
+            for (i, k), level in given.items():
                 levels[i * self.size + k] = level
         if at is not None:
             self._remove(self.unit[at[0]], [k for k in self.devices[self.unit[at[0]]] if k != at[1]])
@@ -562,8 +542,7 @@ class State:
         """R3 and R6: tasks with heads of `a` and tails of `b`, and the bits of all, need more of the devices than these have."""
         chosen, total, room = self._bounded(self.tasks, a, b), sum(prices), 0
         for price, capacity in zip(bit_prices, self.instance.capacity, strict=False):
-            if price and capacity is None:
-                raise Rejected("a device without a limit of memory has a price for it")
+            _need(not price or capacity is not None, "a device without a limit of memory has a price for it", Rejected)
             room += price * (capacity or 0)
         weight = self._weight(chosen, prices, bit_prices, self.every_input)
         if (chosen or not total) and weight > (self.end - 1 - a - b) * total + room:
@@ -610,8 +589,7 @@ class State:
                 self._raise(side, j, k, level)
 
     def _inside(self, i: int) -> int:
-        if not self.window >> i & 1:
-            raise Rejected(f"task {i} is not in the window")
+        _need(self.window >> i & 1, f"task {i} is not in the window", Rejected)
         return i
 
     def _bounded(self, tasks: Iterable[int], a: int, b: int) -> list[int]:
@@ -623,18 +601,14 @@ class State:
         """Return the sum over units of the least cost on a device: price x time of the chosen tasks, bit price x bits of all."""
         instance, size = self.instance, self.size
         inputs, times = (instance.problem.inputs, instance.share) if every else (1, instance.p)
-        groups: dict[int, list[int]] = {}
-        for i in chosen:
-            groups.setdefault(self.unit[i], []).append(i)
-        bits: dict[int, int] = {}
-        for i in self.tasks if any(bit_prices) else ():
-            bits[self.unit[i]] = bits.get(self.unit[i], 0) + instance.bits[i][0] + inputs * instance.bits[i][1]
-
-        def cost(u: int, k: int) -> Fraction | int:
-            busy = inputs * prices[k] * sum(times[i * size + k] for i in groups.get(u, ()))
-            return busy + bit_prices[k] * bits[u] if bits else busy
-
-        return sum(math.ceil(min(cost(u, k) for k in self.devices[u])) for u in groups.keys() | bits.keys())
+        costs: dict[int, dict[int, Fraction | int]] = {}
+        held = any(bit_prices)
+        for i in self.tasks if held else chosen:
+            cost = costs.setdefault(self.unit[i], dict.fromkeys(self.devices[self.unit[i]], 0))
+            busy, bits = inputs * (not held or i in chosen), instance.bits[i][0] + inputs * instance.bits[i][1]
+            for k in cost:
+                cost[k] += busy * prices[k] * times[i * size + k] + (bit_prices[k] * bits if held else 0)
+        return sum(math.ceil(min(cost.values())) for cost in costs.values())
 
     def branch(self, token: Sequence[Any]) -> State:
         """Make this the first branch of ``["d", i, k]`` (B1) or ``["o", i, j]`` (B2), and return the second."""
@@ -643,13 +617,12 @@ class State:
         second = self.copy()
         if kind == "d":
             own = self.devices[self.unit[i]]
-            if x not in own:
-                raise Rejected(f"task {i} cannot run on device {x}, only on {', '.join(map(str, own))}")
+            _need(x in own, f"task {i} cannot run on device {x}, only on {', '.join(map(str, own))}", Rejected)
             second._remove(self.unit[i], [x, *self.twins(i, x)])
             self._remove(self.unit[i], [k for k in own if k != x])
         else:
-            if i == x or not any(i in members and x in members for members in self._alone().values()):
-                raise Rejected(f"tasks {i} and {x} are not two tasks of positive length with the same only device")
+            fine = i != x and any(i in members and x in members for members in self._alone().values())
+            _need(fine, f"tasks {i} and {x} are not two tasks of positive length with the same only device", Rejected)
             second._precede(x, i)
             self._precede(i, x)
         return second
@@ -806,32 +779,26 @@ def _check_decision(batches: Any, transfers: Any, problem: Problem) -> None:
             _whole(x, "a number of a transfer", end)
 
 
-Proven = tuple[dict[tuple[int, int], int], dict[tuple[int, int], int]]
-"""Heads and tails that lemmas have proven, by task and device."""
-
-
-def root(instance: Instance, end: int, goal: Sequence[Any], window: Iterable[int] | None, proven: Proven) -> State:
+def root(instance: Instance, end: int, goal: Sequence[Any], window: Window, proven: Proven) -> State:
     """Return the state whose contradiction proves a goal, given the lemmas before; `end` is that of the makespan."""
     if goal[0] == "makespan":
-        return State(instance, end, window, *proven, every_input=True)
+        return State(instance, end, window, proven, every=True)
     kind, i, k, level = goal
     allowed = (instance.ancestors if kind == "release" else instance.descendants)[i] | 1 << i
     own = [j for j in instance.problem.order if allowed >> j & 1] if window is None else list(window)
-    if i not in own or any(not allowed >> j & 1 for j in own):
-        raise Rejected(f"the window must be the task and {'ancestors' if kind == 'release' else 'descendants'} of it")
-    if k not in instance.devices[instance.problem.unit[i]]:
-        raise Rejected("the task cannot run on the device")
-    known = (proven[0], {}) if kind == "release" else ({}, proven[1])  # the schedule ends with the task of a release, or begins with it
-    return State(instance, level + instance.p[i * instance.problem.devices + k], own, *known, at=(i, k))
+    within = i in own and all(allowed >> j & 1 for j in own)
+    _need(within, f"the window must be the task and {'ancestors' if kind == 'release' else 'descendants'} of it", Rejected)
+    _need(k in instance.devices[instance.problem.unit[i]], "the task cannot run on the device", Rejected)
+    known: Proven = (proven[0], {}) if kind == "release" else ({}, proven[1])  # the schedule ends with the task, or begins with it
+    return State(instance, level + instance.p[i * instance.problem.devices + k], own, known, at=(i, k))
 
 
 def check(problem: Problem, certificate: Certificate, deadline: float = math.inf) -> Verdict:
     """Return what a certificate proves, or raise `Rejected`, or `Late` after the deadline of `time.monotonic`."""
-    if certificate.digest != problem.digest():
-        raise Rejected("the certificate is of another problem: the digests differ")
+    _need(certificate.digest == problem.digest(), "the certificate is of another problem: the digests differ", Rejected)
     instance = Instance(problem, certificate.unit)
     end = INFINITE if certificate.claim is None else math.ceil(certificate.claim / certificate.unit)
-    proven: Proven = ({}, {})
+    proven: tuple[dict[Place, int], dict[Place, int]] = ({}, {})
     for x, lemma in enumerate(certificate.lemmas):
         where = f"lemma {x} ({' '.join(map(str, lemma.goal))})"
         try:
@@ -872,8 +839,8 @@ def retimed(problem: Problem, batches: Sequence[Sequence[Any]], transfers: Seque
         if time_taken > 0:
             chains.setdefault(k, []).append(b)
     twice = problem.batching == "once" and len({(i, k) for i, k, _ in batches}) < len(batches)
-    if twice or len(batch_of) < problem.tasks * problem.inputs:
-        raise Rejected("an input of a task is in no batch, or a device has two batches of a task and batching is once")
+    fine = not twice and len(batch_of) == problem.tasks * problem.inputs
+    _need(fine, "an input of a task is in no batch, or a device has two batches of a task and batching is once", Rejected)
     after: list[list[int]] = [[] for _ in batches]
     moves: dict[tuple[int, ...], int] = {}
     held: dict[int, list[object]] = {}
@@ -892,15 +859,12 @@ def retimed(problem: Problem, batches: Sequence[Sequence[Any]], transfers: Seque
             after.append([b])
             length.append(moving)
     users = list(itertools.chain(*held.values()))
-    if transfers is None and len(set(users)) < len(users):
-        raise Rejected("transfers may contend, so the decision needs their order")
+    _need(transfers is not None or len(set(users)) == len(users), "transfers may contend, so the decision needs their order", Rejected)
     for row in transfers or ():
         for resource in held.pop(moves.get(tuple(row), -1), [None]):
-            if resource is None:
-                raise Rejected(f"transfer {row} is none of the decision, or is given twice")
+            _need(resource is not None, f"transfer {row} is none of the decision, or is given twice", Rejected)
             chains.setdefault(resource, []).append(moves[tuple(row)])
-    if transfers is not None and any(held.values()):
-        raise Rejected("a transfer that may contend is missing in the order of transfers")
+    _need(transfers is None or not any(held.values()), "a transfer that may contend is missing in the order of transfers", Rejected)
     for chain in chains.values():
         for a, b in itertools.pairwise(chain):
             after[a].append(b)
@@ -908,19 +872,16 @@ def retimed(problem: Problem, batches: Sequence[Sequence[Any]], transfers: Seque
     for a in order:
         for b in after[a]:
             finish[b] = max(finish[b], finish[a] + length[b])
-    if len(order) < len(after):
-        raise Rejected("the orders of the decision and the edges make a cycle")
+    _need(len(order) == len(after), "the orders of the decision and the edges make a cycle", Rejected)
     return max(finish, default=Fraction(0))
 
 
 def _resources(problem: Problem, h: int, k: int) -> list[object]:
     """Return what a transfer from device h to device k excludes others from."""
-    if problem.communication in ("delay", "per-input"):
-        return []
-    if problem.communication == "channel":
-        return [(h, k)]
     ends = (problem.host[h], problem.host[k]) if problem.communication == "node" else (h, k)
-    return [("out", ends[0]), ("in", ends[1])] if ends[0] != ends[1] else []
+    if problem.communication in ("delay", "per-input") or ends[0] == ends[1]:
+        return []
+    return [ends] if problem.communication == "channel" else [("out", ends[0]), ("in", ends[1])]
 
 
 # ---------------------------------------------------------------------- the terminal

@@ -723,6 +723,7 @@ BY_DOOR: dict[str, Callable[[], Any]] = {
     **{f"frontends.{name}.problem": related for name in ("dagbench.write", "dnn_partitioning.read_split", "dnn_partitioning.write_split")},
     **{f"frontends.{name}.write.rename": lambda: True for name in ("auckland", "fjsp", "stg")},
     **{f"frontends.{name}.write.problem": related for name in ("auckland", "fjsp", "stg")},
+    "frontends.auckland.read.weight": lambda: "Weight",
     "frontends.auckland.write.schedule": lambda: hs.solve(related(), "heft").schedule,
     "frontends.dnn_partitioning.write_split.assignment": lambda: {"n0": "host0"},
     "frontends.dnn_partitioning.read_split.path": split_file,

@@ -115,7 +115,7 @@ class Window:
 
     def root(self, end: int) -> checker.State:
         """Return the propagated root state of the lemma that no schedule of the window is shorter than `end`."""
-        root = checker.State(self.relaxation.instance, end, self.given, self.heads, None, self.at, every_input=self.at is None)
+        root = checker.State(self.relaxation.instance, end, self.given, (self.heads, {}), self.at, every=self.at is None)
         root.propagate()
         return root
 

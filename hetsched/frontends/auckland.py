@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import io
 import os
+import re
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +18,7 @@ import numpy as np
 from hetsched.arguments import checked, whole
 from hetsched.arrays import Columns
 from hetsched.errors import InvalidArgument, InvalidProblem, InvalidSchedule, MissingDependency
-from hetsched.frontends.exchange import UNIT, Imported, Reference, naming, number, others, renamed, save, text_of
+from hetsched.frontends.exchange import UNIT, Imported, Reference, bytes_of, naming, number, others, renamed, save, text_in
 from hetsched.problem.cluster import MOST_DEVICES, Cluster
 from hetsched.problem.edges import Edge
 from hetsched.problem.graph import TaskGraph
@@ -33,6 +35,12 @@ STARTS = ("Start time", "Start")
 FINISH = "Finish time"
 _NAMES = {name.lower(): name for name in (WEIGHT, PROCESSOR, PROCESSORS, LENGTH, *STARTS, FINISH)}
 """Names by their lower case, for programs of the database write some with other capitals."""
+_ID = re.compile(r'"(?:[^"\\]|\\.)*"|[^:]*', re.DOTALL)
+"""The name at an end of an edge in DOT, before a port."""
+
+
+Arc = tuple[str, str, Values]
+"""An edge: its source, its target, its attributes."""
 
 
 class Attributed(NamedTuple):
@@ -40,11 +48,13 @@ class Attributed(NamedTuple):
 
     graph: Values
     nodes: Mapping[str, Values]
-    edges: list[tuple[str, str, Values]]
+    edges: list[Arc]
 
 
 @checked(processors=whole(1, MOST_DEVICES))
-def read(path: str | os.PathLike[str], *, processors: int | None = None, syntax: Literal["gxl", "dot"] | None = None) -> Imported:
+def read(
+    path: str | os.PathLike[str], *, processors: int | None = None, weight: str = WEIGHT, syntax: Literal["gxl", "dot"] | None = None
+) -> Imported:
     """Read a task graph in GXL or DOT for identical processors.
 
     The attribute ``Weight`` of a node is its duration in seconds, and that of an edge the seconds of its transfer between any two
@@ -56,24 +66,25 @@ def read(path: str | os.PathLike[str], *, processors: int | None = None, syntax:
     path : path
     processors : int, optional
         Number of identical processors. Default: what the file states.
+    weight : str
+        Name of the attribute, in a file that has another for ``Weight``.
     syntax : "gxl" or "dot", optional
         Default: by the ending of the name, ``.gxl``, ``.dot`` or ``.gv``; of another name by the contents.
 
     Raises
     ------
     InvalidProblem
-        The file breaks a rule of the format.
+        The file breaks a rule of the format, or has edges without a direction, hyperedges, graphs within nodes, or several graphs.
     InvalidArgument
         Neither the file nor `processors` says how many there are.
     MissingDependency
         DOT needs the package ``pydot``.
     """
-    name = os.fspath(path)
-    text, suffix = text_of(path), Path(path).suffix.lower()
+    name, data, suffix = os.fspath(path), bytes_of(path), Path(path).suffix.lower()
     if syntax is None:
-        dot = suffix in (".dot", ".gv") or (suffix not in (".gxl", ".xml") and not text.lstrip().startswith("<"))
+        dot = suffix in (".dot", ".gv") or (suffix not in (".gxl", ".xml") and not data.lstrip().startswith(b"<"))
         syntax = "dot" if dot else "gxl"
-    return _imported((_dot if syntax == "dot" else _gxl)(text, name), name, processors)
+    return _imported(_dot(text_in(data, name), name) if syntax == "dot" else _gxl(data, name), name, processors, weight)
 
 
 @checked
@@ -117,7 +128,7 @@ def write(problem: Problem, path: str | os.PathLike[str], *, schedule: Schedule 
         _set(ElementTree.SubElement(graph, "edge", {"from": names[i], "to": names[j]}), WEIGHT, size)
     ElementTree.indent(root)
     text = '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
-    save(text, problem, path, lambda text, name: _imported(_gxl(text, name), name, None), "a GXL file")
+    save(text, problem, path, lambda text, name: _imported(_gxl(text.encode(), name), name), "a GXL file")
 
 
 def _set(element: ElementTree.Element, name: str, value: float) -> None:
@@ -125,22 +136,33 @@ def _set(element: ElementTree.Element, name: str, value: float) -> None:
     ElementTree.SubElement(attribute, "int" if float(value).is_integer() else "float").text = number(float(value))
 
 
-def _gxl(text: str, name: str) -> Attributed:
+def _gxl(data: bytes, name: str) -> Attributed:
     try:
-        root = ElementTree.fromstring(text)
-    except (ElementTree.ParseError, ValueError) as error:
+        root = ElementTree.fromstring(data)
+    except (ElementTree.ParseError, LookupError, ValueError) as error:
         raise InvalidProblem(f"{name} is no GXL: {error}") from None
-    graph = root if root.tag == "graph" else root.find("graph")
-    if graph is None:
-        raise InvalidProblem(f"{name} has no element 'graph'; give a GXL file")
+    for element in root.iter():
+        element.tag = element.tag.rpartition("}")[2]  # some programs put all in a namespace
+    graphs = [root] if root.tag == "graph" else root.findall("graph")
+    if len(graphs) != 1:
+        raise InvalidProblem(f"{name} has {len(graphs)} elements 'graph'; give a GXL file of one graph")
+    graph = graphs[0]
+    found = graph.findall("edge")
+    usual = str(graph.get("edgemode", "directed") in ("directed", "defaultdirected")).lower()
+    for what, there in (
+        ("hyperedges (rel)", graph.find("rel") is not None),
+        ("graphs within nodes or edges", graph.find("*/graph") is not None),
+        ("edges without a direction", any(edge.get("isdirected", usual) != "true" for edge in found)),
+    ):
+        if there:
+            raise InvalidProblem(f"{name} has {what}; a task graph has directed edges of one node to another")
     nodes: dict[str, Values] = {}
-    for node in graph.iter("node"):
+    for node in graph.findall("node"):
         task = _named(node, "id", name)
         if task in nodes:
             raise InvalidProblem(f"{name} has two nodes {task!r}; name each once")
         nodes[task] = _values(node)
-    edges = [(_named(edge, "from", name), _named(edge, "to", name), _values(edge)) for edge in graph.iter("edge")]
-    return Attributed(_values(graph), nodes, edges)
+    return Attributed(_values(graph), nodes, [(_named(edge, "from", name), _named(edge, "to", name), _values(edge)) for edge in found])
 
 
 def _named(element: ElementTree.Element, attribute: str, name: str) -> str:
@@ -151,7 +173,13 @@ def _named(element: ElementTree.Element, attribute: str, name: str) -> str:
 
 
 def _values(element: ElementTree.Element) -> Values:
-    return {_name(attribute.get("name", "")): "".join(attribute.itertext()).strip() for attribute in element.findall("attr")}
+    return {_name(attribute.get("name", "")): _value(attribute) for attribute in element.findall("attr")}
+
+
+def _value(attribute: ElementTree.Element) -> str:
+    """Return the text of the value of an attribute, which may have attributes of its own; of a composite one its kind."""
+    value = next((part for part in attribute if part.tag != "attr"), attribute)
+    return f"<{value.tag}>" if len(value) else (value.text or "").strip()
 
 
 def _dot(text: str, name: str) -> Attributed:
@@ -160,24 +188,59 @@ def _dot(text: str, name: str) -> Attributed:
     except ImportError:
         raise MissingDependency("pydot", "formats") from None
     said = io.StringIO()
+    nodes: dict[str, dict[str, str]] = {}
+    edges: list[Arc] = []
+    defaults: dict[str, dict[str, str]] = {"node": {}, "edge": {}, "graph": {}}
     try:
         with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said), warnings.catch_warnings():  # pydot prints its messages
             warnings.simplefilter("ignore")
             made = pydot.graph_from_dot_data(text)
         if made is None or len(made) != 1:
             raise ValueError("it has another number of graphs")
-        graph = made[0]
-        nodes = {_bare(node.get_name()): _bare_values(node) for node in graph.get_nodes()}
-        edges = [(_bare(str(edge.get_source())), _bare(str(edge.get_destination())), _bare_values(edge)) for edge in graph.get_edges()]
-        values = _bare_values(graph)
+        _collect(made[0], nodes, edges, defaults)
+        directed, strict, values = made[0].get_type() == "digraph", made[0].get_strict(), defaults["graph"] | _bare_values(made[0])
     except Exception as error:  # of the grammar of pydot, which has no class of errors
         raise InvalidProblem(f"{name} is no DOT file of one graph: {said.getvalue() or error}") from None
-    for default in ("node", "edge", "graph"):
-        nodes.pop(default, None)
-    for source, target, _ in edges:
-        nodes.setdefault(source, {})
-        nodes.setdefault(target, {})
+    if not directed:
+        raise InvalidProblem(f"{name} has edges without a direction (graph); a task graph has directed edges (digraph)")
+    if strict and len({(source, target) for source, target, _ in edges}) < len(edges):
+        raise InvalidProblem(f"{name} has an edge twice in a strict graph, which has one; write each once")
     return Attributed(values, nodes, edges)
+
+
+def _collect(part: Any, nodes: dict[str, dict[str, str]], edges: list[Arc], defaults: dict[str, dict[str, str]]) -> list[str]:
+    """Add the nodes and the edges of a graph or subgraph of pydot in the order of the file, and return its nodes.
+
+    `defaults` are those of nodes, edges and graphs at this place; a subgraph has those of where it stands, and adds its own.
+    """
+    inside: dict[str, None] = {}
+    groups: dict[Any, list[str]] = {}  # of ends of edges; in a chain a group is the end of two
+
+    def named(text: str, values: Values) -> list[str]:
+        node = _bare(text)
+        nodes.setdefault(node, dict(defaults["node"])).update(values)
+        return [node]
+
+    def ends(end: Any) -> list[str]:
+        if isinstance(end, str):
+            return named(_ID.match(end)[0], {})  # type: ignore[index]  # without the port
+        if end not in groups:
+            groups[end] = _collect(type(part)(obj_dict=end), nodes, edges, copy.deepcopy(defaults))
+        return groups[end]
+
+    for one in sorted([*part.get_nodes(), *part.get_edges(), *part.get_subgraphs()], key=lambda one: one.get_sequence()):
+        values = _bare_values(one)
+        if hasattr(one, "get_subgraphs"):
+            inside |= dict.fromkeys(_collect(one, nodes, edges, copy.deepcopy(defaults)))
+        elif hasattr(one, "get_source"):
+            sources, targets = ends(one.get_source()), ends(one.get_destination())
+            edges += [(source, target, defaults["edge"] | values) for source in sources for target in targets]
+            inside |= dict.fromkeys([*sources, *targets])
+        elif one.get_name() in defaults:
+            defaults[one.get_name()] |= values
+        else:
+            inside |= dict.fromkeys(named(one.get_name(), values))
+    return list(inside)
 
 
 def _name(text: str) -> str:
@@ -188,20 +251,21 @@ def _bare(text: str) -> str:
     return text[1:-1].replace('\\"', '"') if len(text) > 1 and text[0] == text[-1] == '"' else text
 
 
-def _bare_values(part: Any) -> Values:
+def _bare_values(part: Any) -> dict[str, str]:
     return {_name(_bare(key)): _bare(str(value)) for key, value in part.get_attributes().items()}
 
 
-def _imported(made: Attributed, name: str, processors: int | None) -> Imported:
+def _imported(made: Attributed, name: str, processors: int | None = None, weight: str = WEIGHT) -> Imported:
+    weight = _name(weight)
     stated = _number(made.graph, PROCESSORS, f"{name}: the graph") if PROCESSORS in made.graph else None
     count = processors if processors is not None else stated
     if count is None:
         raise InvalidArgument(f"{name} does not state how many processors there are; give processors=2, for instance")
     if not (float(count).is_integer() and 1 <= count <= MOST_DEVICES):
         raise InvalidProblem(f"{name}: {PROCESSORS} is {count}; it must be a whole number from 1 to {MOST_DEVICES}")
-    times = [_number(values, WEIGHT, f"{name}: node {node!r}") for node, values in made.nodes.items()]
+    times = [_number(values, weight, f"{name}: node {node!r}") for node, values in made.nodes.items()]
     arcs: list[Edge] = [
-        (source, target, _number(values, WEIGHT, f"{name}: edge {source!r} -> {target!r}")) for source, target, values in made.edges
+        (source, target, _number(values, weight, f"{name}: edge {source!r} -> {target!r}")) for source, target, values in made.edges
     ]
     with naming(name):
         graph = TaskGraph(made.nodes, arcs)
@@ -210,19 +274,21 @@ def _imported(made: Attributed, name: str, processors: int | None) -> Imported:
     other = stated is not None and count != stated  # then the file has a schedule of another problem
     schedule = None if other else _schedule(problem, made.nodes, name)
     lost = others("attributes of the graph", [made.graph], [PROCESSORS] if other else [PROCESSORS, LENGTH])
-    lost += others("attributes of nodes", made.nodes.values(), [WEIGHT] if schedule is None else [WEIGHT, PROCESSOR, *STARTS, FINISH])
-    lost += others("attributes of edges", [values for _, _, values in made.edges], [WEIGHT])
+    lost += others("attributes of nodes", made.nodes.values(), [weight] if schedule is None else [weight, PROCESSOR, *STARTS, FINISH])
+    lost += others("attributes of edges", [values for _, _, values in made.edges], [weight])
     upper = _number(made.graph, LENGTH, f"{name}: the graph") if LENGTH in made.graph and not other else None
     return Imported(problem, schedule, Reference(upper=upper, source="" if upper is None else name, unit=UNIT), tuple(lost))
 
 
 def _number(values: Values, key: str, what: str) -> float:
+    if key not in values:  # of those that are needed
+        raise InvalidProblem(f"{what} has no {key}; give each one, or weight= with the name of the attribute that has its time")
     try:
         value = float(values[key])
-    except (KeyError, ValueError):
+    except ValueError:
         value = np.nan
     if not 0 <= value < np.inf:
-        raise InvalidProblem(f"{what} has the {key} {values.get(key)!r}; it must be a number, at least 0")
+        raise InvalidProblem(f"{what} has the {key} {values[key]!r}; it must be a number, at least 0")
     return value
 
 

@@ -52,16 +52,26 @@ class Imported(NamedTuple):
     """A line for each thing that the file says and the problem does not."""
 
 
-def text_of(path: Path) -> str:
-    """Return the text of a file; refuse one that is no text, or larger than a document may be."""
+def bytes_of(path: Path) -> bytes:
+    """Return the bytes of a file; refuse one that is larger than a document may be."""
     with open(path, "rb") as file:
         data = file.read(documents.LARGEST_DOCUMENT + 1)
     if len(data) > documents.LARGEST_DOCUMENT:
         raise InvalidProblem(f"{os.fspath(path)} has more than the {documents.LARGEST_DOCUMENT} bytes that are read")
+    return data
+
+
+def text_in(data: bytes, name: str) -> str:
+    """Return the text of the bytes of a file; refuse what is no text."""
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise InvalidProblem(f"{os.fspath(path)} is no text in UTF-8 ({error.reason} at byte {error.start})") from None
+        raise InvalidProblem(f"{name} is no text in UTF-8 ({error.reason} at byte {error.start})") from None
+
+
+def text_of(path: Path) -> str:
+    """Return the text of a file; refuse one that is no text, or larger than a document may be."""
+    return text_in(bytes_of(path), os.fspath(path))
 
 
 def decode(text: str, kind: type[Parsed], name: str) -> Parsed:

@@ -9,7 +9,7 @@ import numpy as np
 
 from hetsched.arguments import checked, whole
 from hetsched.errors import InvalidArgument, InvalidProblem
-from hetsched.frontends.exchange import UNIT, Imported, Reference, naming, number, renamed, save, sorted_edges, text_of
+from hetsched.frontends.exchange import UNIT, Imported, Reference, bytes_of, naming, number, renamed, save, sorted_edges
 from hetsched.problem.cluster import MOST_DEVICES, Cluster
 from hetsched.problem.edges import Edge
 from hetsched.problem.graph import TaskGraph, plural
@@ -45,7 +45,7 @@ def read(path: str | os.PathLike[str], *, processors: int | None = None) -> Impo
     name = os.fspath(path)
     if processors is None:
         raise InvalidArgument(f"{name} does not state how many processors there are; give processors=8, for instance")
-    return _parse(text_of(path), name, processors)
+    return _parse(bytes_of(path).decode("utf-8-sig", "backslashreplace"), name, processors)  # comments may be in any encoding
 
 
 @checked
@@ -101,6 +101,8 @@ def _parse(text: str, name: str, processors: int) -> Imported:
     if head is None:
         raise InvalidProblem(f"{name} has no tasks; its first line is their number")
     n = _whole(head, 0, "the number of tasks")
+    if len(head[1]) > 1:
+        raise InvalidProblem(f"{head[0]} has {len(head[1])} words; the first line is the number of tasks alone")
     times: list[float] = []
     edges: list[tuple[str, int, int, float]] = []
     variants = set()

@@ -55,8 +55,8 @@ class Recorded(msgspec.Struct, rename="camel"):
 
     id: str
     runtime_in_seconds: float
-    command: Command = msgspec.field(default_factory=Command)
-    machines: list[str] = []
+    command: Command | None = None
+    machines: list[str] | None = None
     machine: str | None = None
     core_count: float | None = None
 
@@ -76,7 +76,7 @@ class Machine(msgspec.Struct, rename="camel"):
     """A machine of the run."""
 
     node_name: str
-    cpu: Processor = msgspec.field(default_factory=Processor)
+    cpu: Processor | None = None
 
 
 class Execution(msgspec.Struct, rename="camel"):
@@ -148,6 +148,8 @@ def read(path: str | os.PathLike[str], *, bandwidth: float | None = None, cluste
 
 def _imported(tasks: Specification, run: Execution, bandwidth: float | None, cluster: Cluster | None) -> Imported:
     recorded = {one.id: one for one in run.tasks}
+    if len(recorded) < len(run.tasks):
+        raise InvalidProblem("a task has two runtimes in execution.tasks; give one for each")
     names = [task.id for task in tasks.tasks]
     for task in names:
         if task not in recorded:
@@ -161,9 +163,9 @@ def _imported(tasks: Specification, run: Execution, bandwidth: float | None, clu
         if not run.machines:
             raise InvalidProblem("no machines are recorded; give cluster=")
         cluster = Cluster([Device(machine.node_name) for machine in run.machines], bandwidth=bandwidth)
-    clocks = {machine.node_name: machine.cpu.speed for machine in run.machines}
+    clocks = {machine.node_name: machine.cpu and machine.cpu.speed for machine in run.machines}
     runs = [recorded[task] for task in names]
-    graph = TaskGraph(names, _edges(tasks, sizes), op=[one.command.program for one in runs])
+    graph = TaskGraph(names, _edges(tasks, sizes), op=[one.command.program if one.command else "" for one in runs])
     seconds = np.empty((len(names), cluster.n_devices))
     for i, one in enumerate(runs):
         clock = clocks.get(one.ran_on or "")

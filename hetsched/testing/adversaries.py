@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import Literal, TypeAlias, cast
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy as np
 from hetsched.analysis.task_subsets import RefutationBudget, SingleInputProblem, TaskSubset
 from hetsched.arguments import COUNT, checked, number, whole
 from hetsched.arrays import IntArray
+from hetsched.certificates import Certificate, certify
 from hetsched.errors import InvalidSchedule
 from hetsched.problem.cluster import Cluster
 from hetsched.problem.graph import TaskGraph
@@ -94,6 +96,11 @@ class Adversary:
     optimal: Schedule
     evaluations: int
     open: int
+
+    @cached_property
+    def certificate(self) -> Certificate | None:
+        """Proof, accepted by the checker, that no schedule is shorter than `optimal`; made at first use, None if 60 s do not suffice."""
+        return certify(self.problem, self.optimal.makespan)
 
 
 @checked(evaluations=COUNT, seed=whole(0), time_limit=number(above=0).or_none)

@@ -22,7 +22,7 @@ import hetsched as hs
 from hetsched import checker, documents
 
 FILE = Path(checker.__file__)
-MOST_LINES = 700
+MOST_LINES = 665
 """Of code: without docstrings, comments and blank lines."""
 
 

@@ -42,6 +42,16 @@ def test_the_schedule_and_the_reference_of_a_file(run, folder):
     assert run("verify", "problem.json", "schedule.json").exit_code == 0
 
 
+def test_the_attribute_with_the_times_is_an_option(run, folder):
+    Path("x.gxl").write_text(GXL.replace("Weight", "cost"))
+    done = run("convert", "x.gxl", "-o", "problem.json")
+    assert (done.exit_code, done.stderr) == (
+        2,
+        "error: x.gxl: node 'a' has no Weight; give each one, or --weight with the name of the attribute that has its time\n",
+    )
+    assert run("convert", "x.gxl", "--weight", "cost", "-o", "problem.json").exit_code == 0
+
+
 def test_a_document_is_written_in_another_format(run, problem):
     done = run("convert", "problem.json", "--to", "stg", "-o", "x.stg")
     assert done.exit_code == 2

@@ -20,7 +20,7 @@ from hetsched.frontends.exchange import UNIT, sorted_edges
 from hetsched.frontends.formats import FORMATS, names
 from hetsched.testing.profiles import examples
 from hetsched.testing.strategies import AMOUNTS, problems, task_graphs
-from tests.frontends.format_files import DAGBENCH, DNN, FILES, FJSP, GXL, MOIRAI, NEEDS, SPLIT, STG, STG_COSTS, WFFORMAT
+from tests.frontends.format_files import DAGBENCH, DNN, DOT, FILES, FJSP, GXL, MOIRAI, NEEDS, SPLIT, STG, STG_COSTS, WFFORMAT
 
 
 def installed(*packages: str) -> pytest.MarkDecorator:
@@ -108,6 +108,84 @@ def test_a_schedule_for_another_number_of_processors_is_no_schedule(file):
     assert made.lost[0] == "attributes of the graph: Expanded states, Total schedule length"
 
 
+OTHER_GXL = [
+    ("<gxl>", '<!DOCTYPE gxl SYSTEM "http://www.gupro.de/GXL/gxl-1.0.dtd"><gxl xmlns:xlink="http://www.w3.org/1999/xlink">'),
+    ("<gxl>", '<gxl xmlns="http://www.gupro.de/GXL/gxl-1.0.dtd">'),
+    ('encoding="UTF-8"', 'encoding="ISO-8859-1" standalone="yes"'),
+    ('edgemode="directed"', 'edgeids="true" hypergraph="false" edgemode="undirected"'),
+    ('<edge from="a"', '<edge id="e" isdirected="true" from="a"'),
+    ('<attr name="Weight"><int>2', '<attr name="Weight" kind="time"><attr name="unit"><string>s</string></attr><int> 2 '),
+    ('<node id="b">', '<node id="b"><type href="task"/>'),
+]
+"""Parts of the GXL file and what other programs write in their place."""
+
+
+@examples(30)
+@given(chosen=st.sets(st.sampled_from(range(len(OTHER_GXL)))))
+def test_gxl_of_another_program_is_the_same_problem(chosen):
+    if 3 in chosen:
+        chosen |= {4}  # then each edge says that it has a direction
+    text = GXL
+    for x in sorted(chosen):
+        text = text.replace(*OTHER_GXL[x])
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "x.gxl"
+        path.write_text(text, encoding="latin-1")
+        assert frontends.read(path).problem == frontends.auckland.read(path).problem == read_text(GXL, path).problem
+
+
+def read_text(text, path, **options):
+    path.write_text(text)
+    return frontends.read(path, **options)
+
+
+DOTS = [
+    "strict digraph { node [Weight=2, shape=box]; a; node [Weight=3]; edge [Weight=1]; a -> b }",
+    "digraph { subgraph cluster_0 { a [Weight=2] } subgraph { b [Weight=7]; b [Weight=3] } a:s -> b:p:n [Weight=1] }",
+    'digraph g { // of another tool\n "a" [Weight=2]; {b [Weight=3]}; a -> {b} [Weight="1"] }',
+]
+
+
+@installed("pydot")
+@pytest.mark.parametrize("text", DOTS)
+def test_dot_of_another_tool_is_the_same_problem(file, text):
+    assert frontends.read(file(text, ".dot"), processors=2).problem == read(file, "dot").problem
+
+
+@installed("pydot")
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("graph { a [Weight=2]; b [Weight=3]; a -- b [Weight=1] }", "has edges without a direction"),
+        ("strict digraph { node [Weight=2]; edge [Weight=1]; a -> b; a -> b }", "has an edge twice in a strict graph"),
+    ],
+)
+def test_dot_of_another_kind_is_refused(file, text, said):
+    with pytest.raises(InvalidProblem, match=said):
+        frontends.read(file(text, ".dot"), processors=2)
+
+
+@installed("pydot")
+def test_edges_of_groups_in_dot_join_all_their_nodes(file):
+    text = 'digraph { node [Weight=1]; "node" -> {b; {c -> d}} -> "x:y" [Weight=2] ; }'
+    problem = frontends.read(file(text.replace("c -> d", "c -> d [Weight=5]"), ".dot"), processors=1).problem
+    assert problem.graph.names == ("node", "b", "c", "d", "x:y")
+    assert problem.graph.edges.tolist() == [[2, 3], [0, 1], [0, 2], [0, 3], [1, 4], [2, 4], [3, 4]]
+    assert problem.graph.edge_bytes.tolist() == [5, 2, 2, 2, 2, 2, 2]
+
+
+@pytest.mark.parametrize(("text", "suffix"), [(GXL, ".gxl"), pytest.param(DOT, ".dot", marks=installed("pydot"))])
+def test_the_attribute_with_the_times_may_have_another_name(file, text, suffix):
+    other = frontends.read(file(text.replace("Weight", "cost"), suffix), processors=2, weight="cost")
+    assert other == frontends.read(file(text, suffix), processors=2)
+
+
+def test_comments_of_stg_may_be_in_any_encoding(file):
+    path = file(STG, ".stg")
+    path.write_bytes(STG.encode() + "# \u7814\u7a76\n".encode("shift-jis"))
+    assert frontends.read(path, processors=2).problem == read(file, "stg").problem
+
+
 def test_dagbench_and_objects_of_saga(file):
     made = read(file, "dagbench")
     problem = made.problem
@@ -148,6 +226,9 @@ def test_a_recorded_workflow(file):
     cluster = hs.Cluster(["n", "z"], bandwidth=3.0)
     other = frontends.read(file(WFFORMAT.replace('"1.5"', '"1.6"')), cluster=cluster).problem
     assert other.durations[..., 0].tolist() == [[2, 4], [6, 6]]
+    unknown = '"nodeName": "n", "cpu": null', '"id": "b_2", "command": null, "machines": null'  # null is as if it were left out
+    text = WFFORMAT.replace('"nodeName": "n", "cpu": {"speedInMHz": 2000}', unknown[0]).replace('"id": "b_2", "run', f'{unknown[1]}, "run')
+    assert frontends.read(file(text), bandwidth=1.0).problem.durations[..., 0].tolist() == [[4, 4], [6, 6]]
 
 
 def test_a_profiled_network_of_dnn_partitioning(file):
@@ -401,6 +482,18 @@ LINES = [
     (FJSP.replace('"duration":3', '"duration":"3"'), ".json", "x.json: Expected `float`, got `str` - at `$.operations[0].duration`"),
     (GXL.replace("<int>3</int>", "<int>x</int>", 1), ".gxl", "x.gxl: node 'b' has the Weight 'x'; it must be a number, at least 0"),
     (GXL.replace('to="b"', 'to="c"'), ".gxl", "x.gxl: "),
+    (GXL.replace("Weight", "cost"), ".gxl", "x.gxl: node 'a' has no Weight; give each one, or weight= with the name of the attribute"),
+    (GXL.replace('"directed"', '"undirected"'), ".gxl", "x.gxl has edges without a direction; a task graph has directed edges"),
+    (GXL.replace("<edge ", '<edge isdirected="false" '), ".gxl", "x.gxl has edges without a direction"),
+    (GXL.replace("</graph>", "<rel/></graph>"), ".gxl", "x.gxl has hyperedges (rel); a task graph has directed edges"),
+    (GXL.replace("</node>", "<graph/></node>", 1), ".gxl", "x.gxl has graphs within nodes or edges; a task graph"),
+    (GXL.replace("</graph>", "</graph><graph/>"), ".gxl", "x.gxl has 2 elements 'graph'; give a GXL file of one graph"),
+    (
+        GXL.replace("<int>3</int>", "<seq><int>1</int><int>3</int></seq>", 1),
+        ".gxl",
+        "x.gxl: node 'b' has the Weight '<seq>'; it must be a number",
+    ),
+    (STG.replace("2\n", "2 8\n", 1), ".stg", "x.stg, line 1 has 2 words; the first line is the number of tasks alone"),
     (
         DAGBENCH.replace('"speed": 4', '"speed": null'),
         ".json",
@@ -408,6 +501,7 @@ LINES = [
     ),
     (DAGBENCH.replace('"cost": 2', '"cost": {"mean": 2}'), ".json", "x.json: Expected `float`, got `object`"),
     (WFFORMAT.replace('"1.5"', '"1.4"'), ".json", "x.json has version 1.4 of WfFormat; versions 1.5 and 1.6 are read"),
+    (WFFORMAT.replace('"id": "b_2", "run', '"id": "a_1", "run'), ".json", "x.json: a task has two runtimes in execution.tasks; give one"),
     (WFFORMAT.replace('"execution"', '"planned"'), ".json", "x.json has no execution, so no runtimes"),
     (WFFORMAT.replace('"parents": ["a_1"]', '"parents": ["q"]'), ".json", "x.json: task 'b_2' names the task 'q', which is not there"),
     (DNN.replace('"maxFPGAs": 2', '"maxFPGAs": 9999'), ".json", "x.json: Expected `int` <= 4096 - at `$.maxFPGAs`"),

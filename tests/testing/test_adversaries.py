@@ -73,6 +73,7 @@ def test_the_same_seed_finds_the_same_problem(family, seed):
 
 def test_what_was_found_is_as_simple_as_it_is_bad():
     found = adversary("met", Family(tasks=3, devices=2, communication=False, largest=3), evaluations=100)
+    assert found.certificate.value == found.optimal.makespan
     assert found.ratio == 2  # the sum of what the fastest device does, on two devices
     assert found.problem.n_tasks == 2
     assert found.problem.durations.max() == 1.0

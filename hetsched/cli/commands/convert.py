@@ -27,6 +27,12 @@ Bandwidth = Annotated[
 Processors = Annotated[
     int | None, typer.Option(help="Number of identical processors, of .stg and .dot.", metavar="NUMBER", rich_help_panel=_FILE)
 ]
+Weight = Annotated[
+    str | None,
+    typer.Option(
+        help="Attribute with the time of nodes and edges, of .gxl and .dot; default: Weight.", metavar="NAME", rich_help_panel=_FILE
+    ),
+]
 ClusterOf = Annotated[
     str | None,
     typer.Option(
@@ -85,6 +91,7 @@ def convert(
         ),
     ] = None,
     processors: Processors = None,
+    weight: Weight = None,
     bandwidth: Bandwidth = None,
     cluster: ClusterOf = None,
     dims: Dims = None,
@@ -110,6 +117,7 @@ def convert(
     check_writable(output, schedule, sources=[source])
     given = {
         "processors": processors,
+        "weight": weight,
         "bandwidth": bandwidth,
         "cluster": None if cluster is None else find_cluster(cluster),
         "dims": dict(map(_dim, dims)) if dims else None,
@@ -143,7 +151,7 @@ def _dim(text: str) -> tuple[str, int]:
 _ARGUMENTS = {
     r"\b(rename)=True": r"--\1",
     r"\b(processors|bandwidth|cluster)=(\w)": r"--\1 \2",
-    r"\b(processors|bandwidth|cluster)=": r"--\1",
+    r"\b(processors|bandwidth|cluster|weight)=": r"--\1",
     r"\bdims=\{'(\w+)': (\d+)\}": r"--dim \1=\2",
     r"\boption '(\w+)'": r"--\1",
     r"^(processors|bandwidth) is ": r"--\1 is ",
