@@ -506,6 +506,18 @@ def onnx_file() -> str:
     return "net.onnx"
 
 
+def blocks() -> Any:
+    import torch
+
+    return torch.nn.Sequential(torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)))
+
+
+def blocks_example() -> Any:
+    import torch
+
+    return torch.zeros(1, 3, 2)
+
+
 @functools.cache
 def nested() -> Any:
     import torch
@@ -736,6 +748,8 @@ BY_DOOR: dict[str, Callable[[], Any]] = {
     "frontends.onnx.read_problem.cluster": lambda: hs.workloads.clusters.load("diviml"),
     "frontends.torch.whole_modules.model": nested,
     "frontends.torch.whole_modules.graph": lambda: nested_problem().graph,
+    "frontends.torch.card.model": blocks,
+    "frontends.torch.card.example_args": blocks_example,
     **{f"frontends.torch.{name}.model": nested for name in ("device_map", "split_spec")},
     **{f"frontends.torch.{name}.problem": nested_problem for name in ("device_map", "split_spec")},
     **{f"frontends.torch.{name}.schedule": lambda: hs.solve(nested_problem(), "heft").schedule for name in ("device_map", "split_spec")},

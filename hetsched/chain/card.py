@@ -63,6 +63,9 @@ class ModelCard(Frozen):
         Whether the items are run again for each new token, with a KV cache. An encoder, or an encoder and a decoder in a row, is not.
     source : str
         Where the numbers are from.
+    token_flops : array [items], optional
+        FLOPs of one token in each item, attention to other tokens left out, as they were counted. Default: two for each parameter that a
+        token uses, tables of embeddings left out.
     tensors : Columns (name, item, part, bytes), optional
         The tensors of a file. The item is a name, or empty for a tensor that is stored but not used.
 
@@ -96,6 +99,7 @@ class ModelCard(Frozen):
     exact: bool
     decodes: bool
     source: str
+    token_flops: FloatArray | None
     tensors: Columns | None
 
     @checked(InvalidProblem)
@@ -115,6 +119,7 @@ class ModelCard(Frozen):
         exact: bool = False,
         decodes: bool = True,
         source: str = "",
+        token_flops: npt.ArrayLike | None = None,
         tensors: Columns | None = None,
     ) -> None:
         for what, text in (("name", name), ("family", family)):
@@ -144,6 +149,7 @@ class ModelCard(Frozen):
             exact=exact,
             decodes=decodes,
             source=source,
+            token_flops=None if token_flops is None else _amounts(token_flops, "token_flops", (len(rows),), names),
             tensors=None if tensors is None else _checked_tensors(tensors, names),
         )
         if tied:
@@ -252,12 +258,14 @@ def _checked_items(items: Columns) -> Columns:
     return Columns(name=texts(names), kind=texts(kinds), **counts, window=window)
 
 
-def _amounts(values: npt.ArrayLike, what: str, shape: tuple[int, int], names: Sequence[str]) -> FloatArray:
+def _amounts(values: npt.ArrayLike, what: str, shape: tuple[int, ...], names: Sequence[str]) -> FloatArray:
+    """Return finite amounts from 0, by item, or by item and part."""
     amounts = readonly(check_array(values, what, shape, error=InvalidProblem))
     bad = ~(np.isfinite(amounts) & (amounts >= 0))
     if bad.any():
-        i, part = (int(place[0]) for place in np.nonzero(bad))
-        raise InvalidProblem(f"{what} of {PARTS[part]} of item {names[i]!r} is {amounts[i, part]}; it must be a number, at least 0")
+        at = tuple(int(place[0]) for place in np.nonzero(bad))
+        part = f" of {PARTS[at[1]]}" if len(at) > 1 else ""
+        raise InvalidProblem(f"{what}{part} of item {names[at[0]]!r} is {amounts[at]}; it must be a number, at least 0")
     return amounts
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from hetsched.arrays import Columns, texts
 from hetsched.chain.card import COUNTS, PARTS, ModelCard, tensor_columns
 from hetsched.documents import VERSION, Document, Row
+from hetsched.errors import InvalidProblem
 
 Size = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 Count = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
@@ -29,7 +30,10 @@ class PartsRow(Row):
 
 
 class ItemRow(Row, kw_only=True):
-    """One item; `window` is the most tokens that a token attends to, null for all."""
+    """One item; `window` is the most tokens that a token attends to, null for all.
+
+    `token_flops` is null where they follow from the parameters.
+    """
 
     name: str
     kind: str
@@ -45,6 +49,7 @@ class ItemRow(Row, kw_only=True):
     experts: Size = 0
     experts_used: Size = 0
     workspace_numbers: Size = 0
+    token_flops: Amount | None = None
     modules: list[str] = []
 
 
@@ -76,10 +81,12 @@ class ModelDocument(Document[ModelCard], kw_only=True, tag="hetsched-model"):
     def of(cls, value: ModelCard) -> Self:
         """Return the document of a card."""
         amounts = zip(value.parameters.tolist(), value.weight_bytes.tolist(), strict=True)
+        flops = [None] * value.n_items if value.token_flops is None else value.token_flops.tolist()
         rows = []
-        for item, (parameters, weight_bytes), modules in zip(value.items, amounts, value.modules, strict=True):
+        for item, (parameters, weight_bytes), modules, counted in zip(value.items, amounts, value.modules, flops, strict=True):
             window = item.pop("window")
-            row = ItemRow(**item, parameters=PartsRow(*parameters), weight_bytes=PartsRow(*weight_bytes), modules=list(modules))
+            parts = PartsRow(*parameters), PartsRow(*weight_bytes)
+            row = ItemRow(**item, parameters=parts[0], weight_bytes=parts[1], modules=list(modules), token_flops=counted)
             row.window = None if np.isinf(window) else window
             rows.append(row)
         return cls(
@@ -102,6 +109,9 @@ class ModelDocument(Document[ModelCard], kw_only=True, tag="hetsched-model"):
         counts = {column: np.array([getattr(row, column) for row in self.items], np.int64) for column in COUNTS}
         window = np.array([np.inf if row.window is None else row.window for row in self.items], np.float64)
         items = Columns(name=texts(row.name for row in self.items), kind=texts(row.kind for row in self.items), **counts, window=window)
+        flops = [row.token_flops for row in self.items if row.token_flops is not None]
+        if len(flops) not in (0, len(self.items)):
+            raise InvalidProblem("token_flops are given for some items only; give those of all, or of none")
         return ModelCard(
             self.name,
             self.family,
@@ -116,6 +126,7 @@ class ModelDocument(Document[ModelCard], kw_only=True, tag="hetsched-model"):
             exact=self.exact,
             decodes=self.decodes,
             source=self.source,
+            token_flops=flops or None,
             tensors=None if self.tensors is None else tensor_columns([(t.name, t.item, t.part, t.bytes) for t in self.tensors]),
         )
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hetsched.cli.factories import examples, find, importable_here
 from hetsched.cli.terminal import Working, say, warn
 from hetsched.errors import HetschedError, InvalidArgument, InvalidProblem
 
@@ -104,12 +105,29 @@ def read_machine(path: Path) -> Machine:
     return machine
 
 
-def read_card(path: Path, *, bits: float | None = None) -> ModelCard:
-    """Return the card in the document at `path`, or of the GGUF file, the config.json or the directory there."""
-    from hetsched.frontends import cards
+def is_factory(model: Path) -> bool:
+    """Return whether what names a model is ``module:function``, and no file."""
+    return ":" in str(model) and not model.exists()
 
-    with Working(f"reading {path}"):
-        return cards.read(path, bits=bits)
+
+def read_card(model: Path, shapes: Sequence[str] = (), *, bits: float | None = None) -> ModelCard:
+    """Return the card in a document, or of a GGUF file, a config.json or its directory, or of the module that a factory makes.
+
+    A module is called with tensors of the shapes.
+    """
+    with Working(f"reading {model}"):
+        if is_factory(model):
+            with importable_here():
+                args, kwargs = examples(shapes)
+                from hetsched.frontends import torch
+
+                card = torch.card(find(str(model)), args, example_kwargs=kwargs)
+            return card if bits is None else card.scaled(bits / card.bits)
+        if shapes:
+            raise InvalidArgument(f"--input is for a module named MODULE:FUNCTION, and {model} is none; leave it out")
+        from hetsched.frontends import cards
+
+        return cards.read(model, bits=bits)
 
 
 def read_rates(texts: Sequence[str]) -> Rates:

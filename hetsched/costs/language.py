@@ -32,8 +32,9 @@ class LanguageRoofline:
 
     T new tokens take an item ``item_seconds + max(FLOPs / (compute peak), bytes / (memory bandwidth))`` with
 
-    - FLOPs ``2 T (N_d + k N_e)`` for its N_d dense parameters and the N_e of each of its k experts used, the head's for the tokens whose
-      successor is wanted, and ``2 T heads (key_size + value_size) x`` for attention to x tokens in the mean, at most `window`;
+    - FLOPs ``2 T (N_d + k N_e)`` for its N_d dense parameters and the N_e of each of its k experts used, or T times the `token_flops` of
+      the card, the head's for the tokens whose successor is wanted, and ``2 T heads (key_size + value_size) x`` for attention to x tokens
+      in the mean, at most `window`, all of the prompt if the model does not decode;
     - bytes of the dense weights and of the experts that T tokens meet, ``E (1 - (1 - k / E)^T)`` of E if routing is uniform and
       independent, and of the KV cache that is read and written.
 
@@ -234,7 +235,7 @@ class LanguageWork:
 
     def __init__(self, card: ModelCard, i: int, work: Workload, *, experts: bool = True) -> None:
         row, self.work = {name: card.items[name][i] for name in card.items.names}, work
-        self.kind, self.window = row["kind"], float(row["window"])
+        self.kind, self.window, self.causal = row["kind"], float(row["window"]), card.decodes
         self.heads = row["heads"]
         self.sizes = row["key_size"] + row["value_size"], row["decode_key_size"] + row["decode_value_size"]
         self.used = row["experts_used"] / row["experts"] if row["experts"] and experts else 0.0
@@ -244,6 +245,7 @@ class LanguageWork:
         if self.kind == "embed":
             dense[_TABLE] = False  # a lookup
         self.parameters, self.bytes = (float(table[i, dense].sum()) for table in (card.parameters, card.weight_bytes))
+        self.token_flops = 2 * self.parameters if card.token_flops is None else float(card.token_flops[i])
         self.expert_parameters, self.expert_bytes = (float(table[i, _EXPERTS]) for table in (card.parameters, card.weight_bytes))
 
     def runs(self, batch: int) -> Runs:
@@ -268,8 +270,10 @@ class LanguageWork:
         return self._work(tokens, tokens, batch * context * self.sizes[1], batch * context)
 
     def _attended(self, tokens: FloatArray, p: int) -> FloatArray:
-        """Return how many tokens the first `tokens` of all prompts attend to, in all."""
+        """Return how many tokens the first `tokens` of all prompts attend to, in all; those of an encoder attend to the whole prompt."""
         rest, most = tokens % p, min(p, self.window)
+        if not self.causal:
+            return tokens * most
         within = np.minimum(rest, most)
         whole = most * (most + 1) / 2 + (p - most) * most
         attended: FloatArray = tokens // p * whole + within * (within + 1) / 2 + (rest - within) * most
@@ -277,7 +281,7 @@ class LanguageWork:
 
     def _work(self, tokens: FloatArray, wanted: FloatArray, attention: FloatArray, read: FloatArray) -> Runs:
         """Return runs: by their tokens, those whose result is wanted, products of attention, and cached tokens read."""
-        flops = 2 * wanted * self.parameters + 2 * tokens * self.used * self.expert_parameters + 2 * self.heads * attention
+        flops = wanted * self.token_flops + 2 * tokens * self.used * self.expert_parameters + 2 * self.heads * attention
         met = 1 - (1 - self.used) ** tokens
         weights = np.where(wanted > 0, self.bytes, 0.0) + met * self.expert_bytes
         return Runs(tokens, flops, weights + (read + tokens) * self.cache + 2 * tokens * self.width)
@@ -287,7 +291,8 @@ def alike(card: ModelCard) -> list[np.ndarray]:
     """Return the items in groups of equal rows."""
     items = card.items
     columns = [items[name] for name in items.names if name not in ("name", "kind", "workspace_numbers")]
-    table = np.column_stack([*(column.astype(float) for column in columns), card.parameters, card.weight_bytes])
+    counted = [] if card.token_flops is None else [card.token_flops]
+    table = np.column_stack([*(column.astype(float) for column in columns), card.parameters, card.weight_bytes, *counted])
     kind = np.unique(items.kind.astype(str), return_inverse=True)[1]
     _, group = np.unique(np.column_stack([kind, table]), axis=0, return_inverse=True)
     return [np.flatnonzero(group.ravel() == g) for g in range(group.max() + 1)]

@@ -39,6 +39,8 @@ def indivisible(card: ModelCard, ranks: int, multiple: int) -> str:
     sizes = items.key_size + items.value_size
     if not card.decodes or not (items.heads[blocks] > 0).all():
         return f"{card.name!r} has blocks without attention heads, or no decoder, whose division is not known; give tensor_parallel=1"
+    if card.token_flops is not None:
+        return f"{card.name!r} has FLOPs that were counted by item, whose division is not known; give tensor_parallel=1"
     if (items.decode_key_size + items.decode_value_size != sizes).any():
         return f"{card.name!r} keeps keys and values compressed, whose division is not modelled; give tensor_parallel=1"
     for name, heads in (("attention heads", items.heads), ("KV heads", _kv_heads(card))):

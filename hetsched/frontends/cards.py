@@ -51,7 +51,7 @@ def read(path: str | os.PathLike[str], *, bits: float | None = None) -> ModelCar
             return configs.read(file, bits=bits)
         except UnsupportedFeature as error:
             card = _by_class(file, error)
-    return card if bits is None else card.scaled(bits * card.n_parameters / (8 * card.total_bytes))
+    return card if bits is None else card.scaled(bits / card.bits)
 
 
 def _by_class(file: Path, unknown: UnsupportedFeature) -> ModelCard:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,6 +14,7 @@ from hetsched.arguments import checked, shown
 from hetsched.chain.card import PARTS, ModelCard, chain_items, item_names
 from hetsched.errors import InvalidArgument, InvalidProblem, MissingDependency, UnsupportedFeature
 from hetsched.frontends.configs import QUANTISED, Config, quantised_bits
+from hetsched.frontends.module_items import Stack, layout
 from hetsched.frontends.stored_weights import directory_tensors, part_of, places, same_table, stored_bytes
 
 if TYPE_CHECKING:
@@ -24,8 +24,6 @@ __all__ = ["card"]
 
 TOKENS = 16
 """Tokens of the forward pass that shows the KV cache."""
-_EARLY = re.compile(r"(?<!un)emb|wte|wpe|rotary|per_layer|altup_proj", re.IGNORECASE)
-_LATE = re.compile(r"norm|^ln_f$|lm_head|^head$|pooler|classifier", re.IGNORECASE)
 
 
 @checked
@@ -61,7 +59,7 @@ def card(model: torch.nn.Module | str | os.PathLike[str] | Mapping[str, Any] | A
     twin = _on_meta(torch, transformers, config, module)
     subject = twin if module is None else module
     stacks = _stacks(torch, subject)
-    layout = _layout(subject, stacks)
+    parts = layout(subject, stacks)
     base = str(getattr(subject, "base_model_prefix", ""))
     blocks = sum(len(stack.modules) for stack in stacks)
     names = item_names(blocks)
@@ -72,7 +70,7 @@ def card(model: torch.nn.Module | str | os.PathLike[str] | Mapping[str, Any] | A
     parameters = np.zeros((len(names), len(PARTS)))
     weight_bytes = np.zeros_like(parameters)
     for key, tensor in subject.named_parameters():
-        item = layout.item_of(key)
+        item = parts.owner[key]
         place = item, PARTS.index(part_of(key, kinds[item]))
         parameters[place] += tensor.numel()
         weight_bytes[place] += tensor.numel() * tensor.element_size()
@@ -88,11 +86,10 @@ def card(model: torch.nn.Module | str | os.PathLike[str] | Mapping[str, Any] | A
         ffn, experts = _ffn(block, width, text)
         columns.append({**row.columns, **experts, "workspace_numbers": max(2 * width + 2 * ffn, row.activations)})
     items = chain_items(columns, width)
-    modules = layout.modules
     exact, tensors, origin = module is not None, None, "a module" if module is not None else "config.json by transformers"
     stored = directory_tensors(directory) if directory else []
     if stored:
-        found = places([key for key, _ in stored], items, modules, base, _unused(config), directory)
+        found = places([key for key, _ in stored], items, parts.modules, base, _unused(config), directory)
         tensors, weight_bytes = stored_bytes(stored, found, items, directory)
         weight_bytes = weight_bytes if tokens is None else same_table(weight_bytes, stored, found)
         exact, origin = True, f"safetensors of {directory} and transformers"
@@ -108,7 +105,7 @@ def card(model: torch.nn.Module | str | os.PathLike[str] | Mapping[str, Any] | A
         parameters,
         weight_bytes,
         context_length=longest if isinstance(longest, int) and longest > 0 else None,
-        modules=modules,
+        modules=parts.modules,
         tied=tokens is not None,
         exact=exact,
         decodes=decodes,
@@ -189,16 +186,7 @@ def _encodes(transformers: Any, config: Any, module: Any) -> bool:
 # ---------------------------------------------------------------------- items
 
 
-class _Stack(NamedTuple):
-    """A list of blocks, and its name."""
-
-    name: str
-    modules: list[Any]
-    decoder: bool
-    """Whether its blocks also attend to an encoder."""
-
-
-def _stacks(torch: Any, module: Any) -> list[_Stack]:
+def _stacks(torch: Any, module: Any) -> list[Stack]:
     """Return the lists of blocks: that with most parameters, or encoder and decoder.
 
     A block is of a class that the model does not allow to be split; where it names none, any list of modules counts.
@@ -219,75 +207,8 @@ def _stacks(torch: Any, module: Any) -> list[_Stack]:
     if module.config.is_encoder_decoder:
         largest = sorted(outermost, key=size, reverse=True)[:2]
         ordered = sorted(largest, key=lambda stack: [key for key, _ in outermost].index(stack[0]))
-        return [_Stack(key, blocks, place == 1) for place, (key, blocks) in enumerate(ordered)]
-    return [_Stack(*max(outermost, key=size), False)]
-
-
-class _Layout(NamedTuple):
-    """To which item each tensor belongs, and the shortest prefixes of each item."""
-
-    owner: Mapping[str, int]
-    modules: Sequence[tuple[str, ...]]
-
-    def item_of(self, key: str) -> int:
-        """Return the item of a tensor."""
-        return self.owner[key]
-
-
-def _layout(module: Any, stacks: Sequence[_Stack]) -> _Layout:
-    """Return the layout of a module.
-
-    A tensor outside of the blocks belongs to the embedding or the head, by its name, or else by its place before or after them; what
-    is between encoder and decoder belongs to the last block of the encoder.
-    """
-    first, starts = 1, {}
-    for stack in stacks:
-        starts[stack.name] = first
-        first += len(stack.modules)
-    head = first
-    owner: dict[str, int] = {}
-    begun = 0
-    for key in _tensors(module):
-        inside = next((name for name in starts if key.startswith(f"{name}.")), None)
-        if inside is not None:
-            begun = starts[inside] + int(key[len(inside) + 1 :].split(".")[0])
-            owner[key] = begun
-            continue
-        words = key.split(".")[:-1] or [key]
-        encoder = len(stacks) > 1 and key.startswith(stacks[0].name.rpartition(".")[0] + ".")
-        if any(map(_EARLY.search, words)):
-            owner[key] = 0
-        elif encoder:
-            owner[key] = starts[stacks[1].name] - 1
-        else:
-            beside = ".".join(words[:-1]) in ("", *(name.rpartition(".")[0] for name in starts))
-            owner[key] = head if begun or (beside and _LATE.search(words[-1])) else 0
-    found: list[list[str]] = [[] for _ in range(head + 1)]
-    _collect(module, "", owner, {stack.name for stack in stacks}, found)
-    return _Layout(owner, [tuple(prefixes) for prefixes in found])
-
-
-def _tensors(module: Any) -> Iterator[str]:
-    """Yield the names of parameters and buffers, those of tied ones too, in the order of the modules."""
-    for prefix, part in module.named_modules(remove_duplicate=False):
-        own = [*part._parameters, *part._buffers]
-        yield from (f"{prefix}.{key}" if prefix else key for key in own if getattr(part, key) is not None)
-
-
-def _collect(module: Any, prefix: str, owner: Mapping[str, int], stacks: set[str], found: list[list[str]]) -> None:
-    """Append the shortest prefixes of each item to `found`; a list of blocks is never a prefix, nor is what contains one."""
-    below = {item for key, item in owner.items() if not prefix or key.startswith(f"{prefix}.")}
-    contains = any(name == prefix or not prefix or name.startswith(f"{prefix}.") for name in stacks)
-    if len(below) == 1 and not contains:
-        found[below.pop()].append(prefix)
-        return
-    for key in (*module._parameters, *module._buffers):
-        full = f"{prefix}.{key}" if prefix else key
-        if full in owner:
-            found[owner[full]].append(full)
-    for key, part in module._modules.items():
-        if part is not None and below:
-            _collect(part, f"{prefix}.{key}" if prefix else key, owner, stacks, found)
+        return [Stack(key, blocks, place == 1) for place, (key, blocks) in enumerate(ordered)]
+    return [Stack(*max(outermost, key=size), False)]
 
 
 def _tied_table(module: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Task graphs of PyTorch modules, captured by ``torch.export`` without running them."""
+"""Task graphs and cards of PyTorch modules, captured by ``torch.export`` or recorded, without running them."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ from hetsched.frontends.calling import arguments
 from hetsched.frontends.exported import Calls, read
 from hetsched.frontends.exporting import batch_size, exported, program_in
 from hetsched.frontends.flops import Formula, Formulas
+from hetsched.frontends.module_card import card
 from hetsched.frontends.module_placement import device_map, split_spec, whole_modules
 from hetsched.frontends.training import capture_training, record, recordings
 from hetsched.frontends.ways import Way, first
 
-__all__ = ["capture", "capture_training", "device_map", "record", "split_spec", "whole_modules"]
+__all__ = ["capture", "capture_training", "card", "device_map", "record", "split_spec", "whole_modules"]
 
 
 @checked(InvalidProblem)

@@ -14,6 +14,8 @@ CAPS = 10
 """About how many caps on overlapped times are tried."""
 SEARCH = 1e6
 """Steps of the search for offloaded items that do not depend on their number."""
+NEAR = 5e7
+"""Steps of a local search with its bound, about half a second."""
 PROBLEM, LEVEL = 2e5, 1e4
 """Steps that each problem takes beside those of the states, and each group on each level of them."""
 

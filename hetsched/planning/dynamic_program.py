@@ -342,12 +342,16 @@ class _Period:
         return np.unique(loads[loads <= min(most, np.finfo(float).max)])
 
     def _cross(self, loads: FloatArray, first: int, incumbent: Incumbent) -> None:
-        """Offer the placements under the caps at the crossing and before it, the load at `first` or a later one."""
+        """Offer the placements under the caps at the crossing and before it, the load at `first` or a later one.
+
+        Where S(B) / k is above the cap B, it is so up to the last load below it, or the crossing is between; that load is tried next, as
+        it often ends the search. Loads from the value of the incumbent on are left out.
+        """
         shares: dict[int, float] = {}
         low, high = first - 1, len(loads)  # the period is above the load at `low`, and at most that at `high`
 
-        def look(at: int) -> None:
-            """Find the least S(B) / k under the cap B of `loads`, and offer its placement."""
+        def look(at: int) -> bool:
+            """Find the least S(B) / k under the cap B of `loads`, and offer its placement; return whether it is above B."""
             nonlocal low, high
             found = _least(self.tables, loads[at], self.counts, incumbent, self.in_progress)
             each = found.latency / self.in_progress
@@ -355,18 +359,16 @@ class _Period:
             if placement is not None:
                 incumbent.offer(evaluate(self.tables.problem, placement).period, placement, self.name)
             shares[at] = share = float(each.min())
-            if share <= loads[at]:
-                high = at
-            else:
-                low, high = at, min(high, int(np.searchsorted(loads, share)))
+            above = share > float(loads[at])
+            low, high = (at, min(high, int(np.searchsorted(loads, share)))) if above else (low, at)
+            return above
 
-        look(first)
-        if high == len(loads) > low + 1:
-            look(high - 1)
+        above = look(first)
         while high - low > 1:
-            look((low + high) // 2)
-        for at in {low, high} & set(range(first, len(loads))) - set(shares):
-            look(at)
+            above = look(high - 1 if above else (low + high) // 2)
+        for at in sorted({low, high} & set(range(first, len(loads))) - set(shares)):
+            if loads[at] < incumbent.value:
+                look(at)
 
 
 @checked

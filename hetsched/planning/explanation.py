@@ -26,6 +26,10 @@ MEMORY = 1.5
 """What more memory gives may take as many times more."""
 
 
+MEMORY_CHANGE, LINK_CHANGE = "more memory", "faster links"
+"""What a solve each can tell, so that it is found by local search where too many devices differ for exact search."""
+
+
 @dataclass(frozen=True)
 class DeviceLimit:
     """What a device of a plan, one of those that may change places, limits.
@@ -94,8 +98,9 @@ def explain(plan: ModelPlan, *, most_work: float = MOST_WORK, deadline: Deadline
     ----------
     plan : ModelPlan
     most_work : float
-        Steps of the dynamic programs that it may take, of about 10 ns, and `MEMORY` times as many more for the memory of devices, which
-        comes first; `left_out` names what would take more. math.inf: all.
+        Steps of the dynamic programs that it may take, of about 10 ns, and `MEMORY` times as many more for the memory of devices;
+        `left_out` names what would take more. math.inf: all. Where too many devices differ for exact search, what faster links and more
+        memory give is found by local search, and nothing else is answered.
     deadline : Deadline, optional
         When it ends; `left_out` names what was not computed before.
     """
@@ -111,10 +116,11 @@ def explain(plan: ModelPlan, *, most_work: float = MOST_WORK, deadline: Deadline
     own = [*(stage.device for stage in plan.placement.stages), *(holder for _, holder in plan.placement.offloaded)]
     of_group = {problem.groups[k]: problem.devices[k] for k in reversed(own)}
     used = sorted(of_group.values(), key=problem.devices.index)
-    allowance.left = (1 + MEMORY) * most_work
+    allowance.left = most_work
+    without_hops = budget.answer(LINK_CHANGE, 1, plan.without_hops)
+    allowance.left += 0.0 if budget.out_of_time else MEMORY * most_work
     limits = [_memory_limit(plan, name, budget) for name in used]
     allowance.left = min(allowance.left, most_work)
-    without_hops = budget.answer("faster links", 1, plan.without_hops)
     bare = 1 if plan.regime == "latency" else WITHOUT  # the placement is none of the problems that are solved
     second = budget.answer("the next best order of devices", bare * (len(plan.placement) + 1), plan.second_best)
     regret = budget.answer("wrong times", 2 * groups, plan.regret)
@@ -139,7 +145,7 @@ def explain(plan: ModelPlan, *, most_work: float = MOST_WORK, deadline: Deadline
 def _memory_limit(plan: ModelPlan, name: str, budget: _Budget) -> DeviceLimit:
     """Return what more memory of a device gives."""
     bare = float(plan.problem.memory_bytes[plan.problem.devices.index(name)])
-    more = budget.answer("more memory", 1, lambda: plan.with_memory(name, MORE))
+    more = budget.answer(MEMORY_CHANGE, 1, lambda: plan.with_memory(name, MORE))
     if more is None:
         budget.leave_out("the next step of memory")
         return DeviceLimit(name)

@@ -208,17 +208,14 @@ class Stages:
 
     def prices(self, size: IntArray) -> Prices:
         """Return prices with a high bound: the times of the items on one of the groups; `size` are the devices of each."""
-        n = self.before.shape[1] - 1
-        impossible = np.arange(n + 1)[:, None] < self.lowest[:, None, :]
-        impossible |= ~np.tri(n + 1, k=-1, dtype=bool).T
-        found = []
-        for prices in self.before:
-            beyond = self.before - prices
-            stages = beyond[:, None, :] - beyond[:, :, None]
-            stages[impossible] = np.inf
-            least = np.minimum(stages.min(axis=(1, 2)) + self.stage, 0.0)
-            found.append(Prices(prices, least, float(prices[n] * (1 - ROUNDING) + least @ size)))
-        return max(found, key=lambda one: one.bound)
+        least = np.empty((len(self.before), len(self.before)))
+        for g, own in enumerate(self.before):
+            beyond = own - self.before  # by whose prices it is, and end
+            least[:, g] = (self.windows[g].minima(-beyond[:, :-1]) + beyond[:, 1:]).min(axis=1)
+        least = np.minimum(least + self.stage, 0.0)
+        bounds = self.before[:, -1] * (1 - ROUNDING) + least @ size
+        best = int(np.argmax(bounds))
+        return Prices(self.before[best], least[best], float(bounds[best]))
 
     def trace(self, links: Links, paths: Paths, count: int, last: tuple[int, int], first: int) -> tuple[list[int], list[int]]:
         """Return group and first item of each stage of the path of `count` stages that ends in class and state `last`."""

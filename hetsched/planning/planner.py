@@ -174,15 +174,15 @@ class ModelPlan(Frozen):
 
     @checked(more_bytes=number(0))
     def with_memory(self, device: str, more_bytes: float) -> Best:
-        """Return the best value and placement with more memory on a device, solved again."""
+        """Return the best value and placement with more memory on a device, solved again; by local search where the plan is."""
         k = self._device(device)
         changed = sensitivity.with_memory(self.problems, k, self.problems[0].memory_bytes[k] + more_bytes)
-        best = self.question.solve(changed, below=self.value * (1 - CLOSE))
+        best = self.question.solve(changed, below=self.value * (1 - CLOSE), near=True)
         return Best(self.value, self.placement) if best.placement is None else best
 
     def without_hops(self) -> Best:
-        """Return the best value and placement if links took no time, solved again."""
-        return self._solve(sensitivity.without_hops(self.problems))
+        """Return the best value and placement if links took no time, solved again; by local search where the plan is."""
+        return self.question.solve(sensitivity.without_hops(self.problems), known=self.placement, near=True)
 
     def second_best(self) -> Best:
         """Return the best of the placements that lack the first stage's device, the last one's, or a hop of the plan, solved again."""

@@ -24,7 +24,7 @@ from hetsched.costs.language import LanguageRoofline, held
 from hetsched.costs.offloading import experts_held, weights_copied
 from hetsched.costs.tensor_parallel import card_of_rank, device_sets, indivisible, messages_within, on_sets, set_name
 from hetsched.errors import InvalidArgument, UnsupportedFeature
-from hetsched.planning.allowance import Allowance, solve_work
+from hetsched.planning.allowance import NEAR, Allowance, solve_work
 from hetsched.planning.dynamic_program import fewest_stages, find_latency, find_period, least_latency, least_missing
 from hetsched.planning.incumbent import Incumbent
 from hetsched.planning.sensitivity import CLOSE, Best, Problems
@@ -347,23 +347,24 @@ class Question:
         on_host = any(stage.device == self.host and stage.end > 1 for stage in placement.stages)
         return problems[0 if on_host or placement.offloaded else -1]
 
-    def solve(self, problems: Problems, *, known: Placement | None = None, below: float = math.inf) -> Best:
+    def solve(self, problems: Problems, *, known: Placement | None = None, below: float = math.inf, near: bool = False) -> Best:
         """Return the best placement of problems as those of the question; it is found faster with a good one that is known.
 
         That may be one that the search does not find, such as the default of a tool. Only one whose value is at most `below` is sought.
+        With `near` it is a good one, by local search, where the search is not exact.
         """
         self.allowance.take(self.work_of(problems))
         judged = known is not None and (not known.offloaded or problems[0].offloading is not None)
         missing, value = self._judged(problems, known) if known is not None and judged else (0.0, math.inf)
         value = math.inf if missing else value
         incumbent = Incumbent(min(below, value * (1 + CLOSE)), deadline=self.deadline)
-        self.find(problems, incumbent)
+        self.find(problems, incumbent, near=near)
         found = self.best(incumbent)
         return Best(value, known) if found.placement is None and math.isfinite(value) and value <= below else found
 
     def work_of(self, problems: Problems) -> float:
         """Return about how many steps a solve of problems as those of the question takes."""
-        return solve_work(problems, latency=self.regime == "latency")
+        return solve_work(problems, latency=self.regime == "latency") if self.is_exact else NEAR
 
     def find(self, problems: Problems, incumbent: Incumbent, *, near: bool = False) -> None:
         """Find the best placement of problems as those of the question, and prove it; or a good one and a bound, if that is too large."""

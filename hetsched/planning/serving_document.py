@@ -17,6 +17,8 @@ from hetsched.errors import InvalidProblem
 from hetsched.planning.plan_document import CostsPart, Count, Positive, WorkloadPart, finite
 from hetsched.planning.sensitivity import CLOSE
 from hetsched.planning.serving import ServingPlan, ServingQuestion, served, simple_rules
+from hetsched.planning.serving_words import serving_rows
+from hetsched.planning.words import each_labelled
 from hetsched.stopping import Stop
 from hetsched.verification.serving import verify_serving
 
@@ -86,7 +88,7 @@ class ServingDocument(Document[ServingPlan], kw_only=True, tag="hetsched-serving
     outside; null: unlimited, as all are by default. `question` is null where the problem is not of a model.
 
     Reading verifies the placement, the flow and their value, computes baselines and bounds by counting and by capped load anew, and
-    does not search again. Names of devices, and what each passes on, are for other readers.
+    does not search again. For other readers are names of devices, what each passes on, and the plan in sentences with their labels.
     """
 
     question: QuestionPart | None = None
@@ -100,6 +102,7 @@ class ServingDocument(Document[ServingPlan], kw_only=True, tag="hetsched-serving
     intervals: list[IntervalRow] = []
     flow: list[FlowRow] = []
     baselines: dict[str, float] = {}
+    sentences: list[tuple[str, str]] = []
 
     @classmethod
     def of(cls, value: ServingPlan) -> Self:
@@ -123,6 +126,7 @@ class ServingDocument(Document[ServingPlan], kw_only=True, tag="hetsched-serving
             intervals=list(_intervals(value)),
             flow=list(_flow(value)),
             baselines=value.baselines,
+            sentences=each_labelled(list(serving_rows(value))),
         )
 
     def value(self) -> ServingPlan:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,11 +12,12 @@ import numpy as np
 from hetsched.chain.placement import ChainStage, Placement
 from hetsched.costs.tensor_parallel import SOURCE
 from hetsched.errors import InvalidArgument, UnsupportedFeature
-from hetsched.planning.explanation import MORE, DeviceLimit, Explanation
+from hetsched.planning.explanation import LINK_CHANGE, MEMORY_CHANGE, MORE, DeviceLimit, Explanation
 from hetsched.planning.planner import OFF_BY, ModelPlan
 from hetsched.planning.rows import stage_rows, transfer_rows
 from hetsched.planning.sensitivity import CLOSE, Best
 from hetsched.planning.simple_rules import Baseline
+from hetsched.planning.tables import Tables
 from hetsched.planning.tools import Command
 from hetsched.problem.graph import plural
 from hetsched.problem.units import percent, seconds, size
@@ -46,10 +47,13 @@ def plan_rows(plan: ModelPlan, *, labelled: bool = False) -> list[Row]:
     rows += [("against" if not k else "", text) for k, text in enumerate(f"{row.name}: {judgement(plan, row)}" for row in plan.baselines)]
     if plan.explanation is not None:
         rows += [("limits" if not k else "", text) for k, text in enumerate(limits(plan, plan.explanation))]
-    if labelled:
-        labels: Iterator[str] = itertools.accumulate((label for label, _ in rows), lambda before, label: label or before)
-        return list(zip(labels, (text for _, text in rows), strict=True))
-    return rows
+    return each_labelled(rows) if labelled else rows
+
+
+def each_labelled(rows: Sequence[Row]) -> list[Row]:
+    """Return rows of which each has a label: its own, or that of the one before."""
+    labels: Iterator[str] = itertools.accumulate((label for label, _ in rows), lambda before, label: label or before)
+    return list(zip(labels, (text for _, text in rows), strict=True))
 
 
 def plan_facts(plan: ModelPlan) -> dict[str, Any]:
@@ -289,9 +293,15 @@ def rates(plan: ModelPlan) -> Iterator[Row]:
 
 def bound_name(plan: ModelPlan) -> str:
     """Return what the bound comes from."""
-    if plan.status in (Status.OPTIMAL, Status.INFEASIBLE):
-        return "exact search"
-    return "search until its end" if plan.bound else "none"
+    if not plan.bound and plan.status is not Status.OPTIMAL:
+        return "none"
+    if plan.status is Status.INFEASIBLE:
+        problems = [problem for question in plan.question.with_degrees(plan.degrees) for problem in question.problems]
+        if all(problem.offloading is None and Tables(problem).lacking for problem in problems):
+            return "sum of bytes"
+    if not plan.question.is_exact:
+        return "Lagrangian bound"
+    return "exact search" if plan.status in (Status.OPTIMAL, Status.INFEASIBLE) else "exact search until its end"
 
 
 def proof(plan: ModelPlan) -> str:
@@ -341,13 +351,19 @@ def limits(plan: ModelPlan, explanation: Explanation) -> Iterator[str]:
         yield f"fits at most: {told}; each with the rest as asked"
     if plan.placement is not None and plan.regime != "fit":
         yield from _changes(plan, plan.placement, explanation)
-    if explanation.left_out:
+    impossible = [] if plan.question.is_exact else [name for name in explanation.left_out if name not in (MEMORY_CHANGE, LINK_CHANGE)]
+    left_out = [name for name in explanation.left_out if name not in impossible]
+    if left_out:
         how = "allow more time with --time-limit" if explanation.out_of_time else "ask for it with --limits"
-        yield f"not computed, for it takes long: {', '.join(explanation.left_out)}; {how}"
+        yield f"not computed, for it takes long: {', '.join(left_out)}; {how}"
+    if impossible:
+        yield f"not computed, as too many devices differ for exact search: {', '.join(impossible)}"
 
 
 def _changes(plan: ModelPlan, placement: Placement, explanation: Explanation) -> Iterator[str]:
     """Yield what would change a plan."""
+    if not plan.question.is_exact:
+        yield "what follows is found by local search: no more seconds than are told are needed, and fewer may be"
     if len(plan.degrees) > 1:
         yield f"what follows keeps tensor parallelism {plan.tensor_parallel}"
     enough = [limit.device for limit in explanation.devices if math.isinf(limit.step_bytes)]
@@ -379,4 +395,5 @@ def _changes(plan: ModelPlan, placement: Placement, explanation: Explanation) ->
 
 def _change(plan: ModelPlan, best: Best) -> str:
     gain = 1 - best.value / plan.value
-    return "no change" if gain < 1e-9 else f"{seconds(best.value)}, {percent(gain)} less"
+    unchanged = "no change" if plan.question.is_exact else "nothing better is found"
+    return unchanged if gain < 1e-9 else f"{seconds(best.value)}, {percent(gain)} less"

@@ -6,11 +6,11 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from hetsched.planning.serving import ServingPlan
+from hetsched.planning.serving_words import UNIT, against, asked, headline
 from hetsched.report import require
 from hetsched.report.figures import HEIGHT
 from hetsched.report.groups import COLOURS
 from hetsched.report.offline import escape, look, rendered
-from hetsched.report.serving import UNIT, against, asked, headline
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure

@@ -58,6 +58,7 @@ def cards(draw):
         exact=draw(st.booleans()),
         decodes=draw(st.booleans()),
         source=draw(st.text(st.characters(codec="utf-8"), max_size=5)),
+        token_flops=draw(st.none() | arrays.arrays(np.float64, len(items), elements=amounts)),
         tensors=draw(st.none() | st.just(tensor_columns(rows))),
     )
 
@@ -161,6 +162,8 @@ def test_a_document_with_bad_numbers_says_where():
     text = encode(small()).decode()
     with pytest.raises(InvalidProblem, match=r"items\[1\].heads"):
         decode(text.replace('"heads":2', '"heads":-2', 1), KINDS)
+    with pytest.raises(InvalidProblem, match="token_flops are given for some items only; give those of all, or of none"):
+        decode(text.replace('"heads":2', '"token_flops":2,"heads":2', 1), KINDS)
     with pytest.raises(InvalidProblem, match="unknown field `hands`"):
         decode(text.replace('"heads":2', '"hands":2', 1), KINDS)
     with pytest.raises(InvalidProblem, match="kinds of the items"):

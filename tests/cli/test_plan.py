@@ -52,6 +52,18 @@ def test_each_tool_has_a_plan_of_its_own(run: Any, here: Any) -> None:
     assert "command   none: " in run("plan", "model", *WORK, "--for", "torch-pipeline").stdout
 
 
+def test_a_module_that_a_function_makes_is_planned(run: Any, here: Any) -> None:
+    pytest.importorskip("torch", reason="torch is not installed")
+    words = ("plan", "tests.frontends.plain_modules:tiny", *WORK, "--for", "accelerate")
+    shown = run(*words, "--input", "1,20:int64", "--no-limits")
+    assert shown.exit_code == 0, shown.stderr
+    assert "model     Model: Model, 4 blocks" in shown.stdout
+    assert 'device_map={"tokens": ' in shown.stdout
+    assert "missing a required argument: 'ids'" in run(*words).stderr
+    refused = run("plan", "model", *WORK, "--input", "1,20:int64").stderr
+    assert "--input is for a module named MODULE:FUNCTION, and model is none; leave it out" in refused
+
+
 def test_tensor_parallelism_is_searched_or_set(run: Any, here: Any) -> None:
     machine((6e5,) * 4, (1.0,) * 4).write("four.json")
     words = ("plan", "model", "--machine", "four.json", "--prompt", 20, "--output", 5, "--for", "vllm", "--no-limits")

@@ -76,8 +76,9 @@ def seconds(model, work, batch, item, device):
         decoding = number >= len(runs) - work.output
         head_size = row["decode_key_size"] + row["decode_value_size"] if decoding else row["key_size"] + row["value_size"]
         wanted = [last for _, last in run] if row["kind"] == "head" else [True] * len(run)
-        flops = sum(2 * dense * w + 2 * share * amounts["experts"] for w in wanted)
-        flops += sum(2 * row["heads"] * head_size * min(position, row["window"]) for position, _ in run)
+        counted = 2 * dense if model.token_flops is None else model.token_flops[item]
+        flops = sum(counted * w + 2 * share * amounts["experts"] for w in wanted)
+        flops += sum(2 * row["heads"] * head_size * min(position if model.decodes else work.prompt, row["window"]) for position, _ in run)
         ends = [position for k, (position, last) in enumerate(run) if decoding or last or k == len(run) - 1]
         cached = sum(min(position, row["window"]) for position in ends) + len(run)
         moved = (2 * dense if any(wanted) else 0.0) + 2 * amounts["experts"] * (1 - (1 - share) ** len(run))
@@ -96,9 +97,23 @@ workloads = st.builds(
     chunk=st.integers(1, 12),
     cache_bytes=st.sampled_from([1.0, 2.0]),
 )
+encoders = st.builds(
+    lambda model, flops: ModelCard(**{name: getattr(model, name) for name in model._fields} | {"token_flops": flops}),
+    st.builds(card, st.just(2), window=st.sampled_from([math.inf, 3.0]), decodes=st.just(False)),
+    st.none() | st.lists(st.integers(0, 2000), min_size=4, max_size=4),
+)
 cards = st.builds(
     card, st.integers(1, 3), window=st.sampled_from([math.inf, 3.0, 6.0]), experts=st.just(0), tied=st.booleans()
 ) | st.builds(card, st.integers(1, 3), window=st.sampled_from([math.inf, 4.0]), experts=st.just(4), used=st.integers(1, 4))
+
+
+@examples(50)
+@given(encoders, workloads)
+def test_tokens_of_an_encoder_attend_to_the_whole_prompt_and_counted_flops_take_the_place_of_parameters(model, work):
+    work = dataclasses.replace(work, output=0)
+    problem = COSTS.chain(model, MACHINE, work)
+    wanted = [[seconds(model, work, work.sequences, i, device) for device in MACHINE.cluster.devices] for i in range(model.n_items)]
+    np.testing.assert_allclose(problem.seconds, wanted, rtol=1e-12)
 
 
 @examples(200)

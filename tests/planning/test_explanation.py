@@ -85,9 +85,9 @@ def test_what_takes_long_is_left_out_and_named():
     plan = hs.plan(card(6), machine(), hs.Workload(20, 5))
     told = explain(plan, most_work=0)
     assert told.left_out == (
+        "faster links",
         "more memory",
         "the next step of memory",
-        "faster links",
         "the next best order of devices",
         "wrong times",
         "the times of a device alone",

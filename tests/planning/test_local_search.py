@@ -116,11 +116,21 @@ def test_many_different_devices_have_an_answer_with_a_small_gap(m, sequences, ga
 def test_what_is_not_exact_says_so():
     with mock.patch.object(tables, "MOST_NUMBERS", 0), mock.patch.object(question, "SMALL", 0):
         plan = hs.plan(card(6), different(5, 3e5), hs.Workload(20, 5, sequences=4))
-        told = " ".join(text for _, text in words.plan_rows(plan.with_explanation(explain(plan))))
-        assert "more memory" in explain(plan).left_out
+        found = explain(plan, most_work=math.inf)
+        told = " ".join(text for _, text in words.plan_rows(plan.with_explanation(found)))
+        assert words.bound_name(plan) == "Lagrangian bound"
+        assert "what follows is found by local search" in told
+        assert "not computed, as too many devices differ for exact search: the most context, the most sequences, the most bits, " in told
+        assert "--limits" not in told
+        assert found.without_hops <= plan.value
+        assert [limit.device for limit in found.devices] == [
+            plan.problem.devices[k] for k in sorted(s.device for s in plan.placement.stages)
+        ]
+        assert all(limit.with_more.value <= plan.value and limit.with_more.placement is not None for limit in found.devices)
+        assert explain(plan, most_work=0).left_out[-1] == "wrong times"
         assert "found by local search, as too many devices differ for exact search" in told or "local search and a bound" in told
         with pytest.raises(hs.UnsupportedFeature, match="0 are possible: leave devices out"):
-            plan.without_hops()
+            plan.second_best()
 
 
 def test_a_search_without_time_has_a_bound():

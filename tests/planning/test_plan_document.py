@@ -59,7 +59,10 @@ def test_what_a_document_says_is_what_the_plan_is(model, where, work, name):
     check(plan, text)
     told = json.loads(text)
     SCHEMA.validate(told)
-    assert (told["bound_name"], told["bound_evidence"]) == ("exact search", dict(told["sentences"]).get("proven", told["bound_evidence"]))
+    assert told["bound_evidence"] == dict(told["sentences"]).get("proven", told["bound_evidence"])
+    lacking = plan.status == "infeasible" and plan.question.offloads is None and model.total_bytes > sum(plan.problem.memory_bytes)
+    assert told["bound_name"] in (["sum of bytes"] if lacking else ["exact search", "sum of bytes"])
+    assert told["bound_name"] == "exact search" or plan.status == "infeasible"
     assert ["plan", words.headline(plan)] == told["sentences"][0]
     assert {label for label, _ in told["sentences"]} >= {"plan", "model", "machine", "asked", "limits"}
     devices = {row["device"]: row for row in told["devices"]}

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 import hetsched as hs
 from hetsched import documents
 from hetsched.planning import ServingQuestion, most_throughput
+from hetsched.planning.serving_words import serving_rows
+from hetsched.planning.words import each_labelled
 from hetsched.testing import serving_problems
 from hetsched.testing.profiles import examples
 from tests.planning.test_planner import card, machine
@@ -49,6 +51,8 @@ def test_a_plan_of_a_model_comes_back(tmp_path):
     assert back(plan).question == plan.question
     plan.write(tmp_path / "serving.json")
     value = json.loads((tmp_path / "serving.json").read_text())
+    assert value["sentences"] == [list(row) for row in each_labelled(list(serving_rows(plan)))]
+    assert [label for label, _ in value["sentences"]][:5] == ["plan", "model", "devices", "asked", "placement"]
     assert {row["name"] for row in value["intervals"]} <= {"g0", "g1", "g2"} == set(plan.devices)
     assert sum(row["tokens_per_second"] for row in value["flow"] if "source" not in row) == pytest.approx(plan.value)
     assert hs.read(tmp_path / "serving.json").value == plan.value

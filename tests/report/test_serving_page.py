@@ -7,7 +7,7 @@ import pytest
 import hetsched as hs
 from hetsched.chain import ServingProblem
 from hetsched.planning import ServingQuestion, explain, most_throughput
-from hetsched.report.serving import serving_rows
+from hetsched.planning.serving_words import serving_rows
 from tests.planning.test_planner import card, machine
 from tests.report.test_plan_page import EVIL, read
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from hetsched.cli import completion, hardware
-from hetsched.cli.files import Outputs, check_writable, read_card, read_machine, read_rates
+from hetsched.cli.files import Outputs, check_writable, is_factory, read_card, read_machine, read_rates
 from hetsched.cli.options import JSON, Dtype, Measured, Report, Reserve, time_option
 from hetsched.cli.pictures import Pictures
 from hetsched.cli.terminal import INTERRUPTED, Working, say, say_json, say_rows, warn
@@ -28,7 +28,12 @@ SERVING = 30.0
 
 def plan(
     model: Annotated[
-        Path | None, typer.Argument(help="A GGUF file, a Hugging Face directory or its config.json, or a model document.", metavar="MODEL")
+        Path | None,
+        typer.Argument(
+            help="A GGUF file, a Hugging Face directory or its config.json, a model document, or a function that returns a "
+            "torch.nn.Module.",
+            metavar="MODEL|MODULE:FUNCTION",
+        ),
     ] = None,
     machine: Annotated[
         Path | None, typer.Option("--machine", "-m", help="A machine document; see: hetsched machine.", metavar="FILE")
@@ -69,6 +74,16 @@ def plan(
             help="fit: does it fit, no times; latency: one batch at a time; throughput: stages work on different requests; serving: "
             "blocks are held several times, the most tokens per second of all devices. Default: latency for one sequence, throughput for "
             "several if the tool can.",
+            rich_help_panel=_WORK,
+        ),
+    ] = None,
+    shapes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--input",
+            help="Shape of an example input of a module, with as many tokens as a chunk: 1,512:int64, or NAME=SHAPE; repeat it for each "
+            "argument. A module of transformers needs none.",
+            metavar="SHAPE",
             rich_help_panel=_WORK,
         ),
     ] = None,
@@ -149,7 +164,7 @@ def plan(
     for option, path in (("--save", save), ("--report", report)):
         if len(names) > 1 and path:
             raise InvalidArgument(f"--for names {', '.join(map(str, names))}, and {option} takes one plan; name one tool")
-    card = read_card(model, bits=bits)
+    card = read_card(model, shapes or (), bits=bits)
     own = read_machine(machine).reserving(hardware.reserved(reserve or ()))
     if measured:
         rates = read_rates(measured)
@@ -224,8 +239,8 @@ def plan(
 
 
 def _called(model: Path, tool: str | None) -> str | None:
-    """Return what a tool calls the model in a file; Megatron, whose command names the training script, has no name."""
-    if tool == "megatron":
+    """Return what a tool calls the model in a file; one that Python makes, or Megatron, whose command names the script, has no name."""
+    if tool == "megatron" or is_factory(model):
         return None
     if tool in ("llama.cpp", "ollama"):
         named = str(model) if model.suffix.lower() == ".gguf" else "MODEL.gguf"
@@ -236,7 +251,7 @@ def _called(model: Path, tool: str | None) -> str | None:
 def _serve(asked: ServingQuestion, time_limit: float, save: Path | None, report: Path | None, json: bool) -> int:
     """Print and write the best placement for serving, and return the exit code."""
     from hetsched.planning import ServingProgress, most_throughput
-    from hetsched.report.serving import serving_facts, serving_rows
+    from hetsched.planning.serving_words import serving_facts, serving_rows
 
     with Working("planning") as working:
 

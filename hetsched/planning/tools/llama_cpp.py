@@ -46,9 +46,10 @@ RULE = (
     "float32, is above i / N: with whole shares that add up to N each device gets as many layers as its share says. The KV cache of a "
     "layer is on its device. Without -ts the shares are the free memory of the devices; if a device then has less than --fit-target left, "
     "--fit gives the last device as many of the last layers as fit, and so on, and the CPU the rest; of a model with experts these layers "
-    "are without experts, which are then moved from the CPU to the devices for the first layers, one after the other. -ot PATTERN=CPU "
-    "leaves tensors on the CPU whose names have the pattern, of several options the first that matches; --n-cpu-moe N does so with the "
-    "experts of blocks 0 to N - 1. The CPU computes them, but for 32 tokens or more they are copied to the GPU."
+    "are without experts, which are then moved from the CPU to the devices for the first layers, one after the other (and "
+    "a part of one more layer's, which is not modelled: those are on the CPU here). -ot PATTERN=CPU leaves tensors on the CPU whose names "
+    "have the pattern, of several options the first that matches; --n-cpu-moe N does so with the experts of blocks 0 to N - 1. The CPU "
+    "computes them, but for 32 tokens or more they are copied to the GPU."
 )
 
 
