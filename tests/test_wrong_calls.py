@@ -22,7 +22,7 @@ from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
@@ -30,6 +30,7 @@ import pytest
 import hetsched as hs
 from hetsched import arguments
 from hetsched.analysis.levels import Levels
+from hetsched.arguments import annotations
 from hetsched.bounds import best
 from hetsched.modeling import backends
 from hetsched.modeling.settings import SolveSettings
@@ -882,6 +883,7 @@ BY_DOOR: dict[str, Callable[[], Any]] = {
     "costs.Rate.device": lambda: "x",
     "costs.Rate.seconds": lambda: 1.0,
     "costs.devices.kind_of.name": lambda: "Tesla T4",
+    "costs.devices.sources.kind": lambda: "t4",
     "costs.devices.machine.devices": lambda: ["t4", "v100"],
     "problem.interconnects.Interconnect.bandwidth": lambda: 1e9,
     "problem.interconnects.Interconnect.latency": lambda: 1e-5,
@@ -1633,3 +1635,13 @@ def test_a_mapping_is_a_collection_of_its_keys() -> None:
     assert takes({1: "a"}) == [1]
     with pytest.raises(hs.errors.InvalidArgument, match=re.escape("numbers[0] is 'a'; it must be a whole number")):
         takes({"a": 1})
+
+
+def test_an_alias_stands_for_its_type() -> None:
+    """As those of numpy 2.5 on Python 3.12."""
+    make = pytest.importorskip("typing_extensions").TypeAliasType
+    scalar = TypeVar("scalar", bound=np.generic)
+    array = make("array", np.ndarray[Any, np.dtype[scalar]], type_params=(scalar,))
+    rule = annotations._rule(make("numbers", array[np.float64]))
+    assert rule is not None
+    assert (rule.text, rule.take([1, 2]).dtype) == ("an array of numbers", np.float64)

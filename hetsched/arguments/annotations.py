@@ -107,6 +107,7 @@ def _rule(hint: Any) -> Rule | None:
         return None
     if hint is None or hint is types.NoneType:
         return _NONE
+    hint = _meaning(hint)
     plain = {float: NUMBER, int: WHOLE, str: TEXT, bool: FLAG}
     if isinstance(hint, type) and hint in plain:
         return plain[hint]
@@ -126,6 +127,14 @@ def _rule(hint: Any) -> Rule | None:
     if isinstance(hint, type) and getattr(hint, "_is_protocol", False):
         return _protocol(hint)
     return kind(hint if origin is None else origin)
+
+
+def _meaning(hint: Any) -> Any:
+    """Return what a type alias stands for: from Python 3.12 on, numpy 2.5 has such aliases, ``NDArray[float64]`` among them."""
+    value, parameters = getattr(typing.get_origin(hint) or hint, "__value__", None), typing.get_args(hint)
+    if value is None:
+        return hint
+    return _meaning(value[parameters] if parameters else value)
 
 
 def _array(dtype: Any) -> Rule | None:

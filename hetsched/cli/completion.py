@@ -61,6 +61,13 @@ def links(incomplete: str) -> list[str]:
     return _beginning(incomplete, interconnects.names())
 
 
+def devices(incomplete: str) -> list[str]:
+    """Return the kinds of devices in the catalogue."""
+    from hetsched.problem.catalogue import CATALOGUE
+
+    return _beginning(incomplete, CATALOGUE)
+
+
 def dtypes(incomplete: str) -> list[str]:
     """Return the number formats that a device of the catalogue has a peak for."""
     from hetsched.problem.catalogue import CATALOGUE

@@ -13,7 +13,7 @@ from hetsched.arguments import checked
 from hetsched.arguments.amounts import Amount
 from hetsched.chain.machine import Machine
 from hetsched.errors import InvalidProblem
-from hetsched.problem import interconnects
+from hetsched.problem import catalogue, interconnects
 from hetsched.problem.catalogue import CATALOGUE, REPORTED, find, plain
 from hetsched.problem.cluster import Cluster, Device
 from hetsched.problem.interconnects import Interconnect
@@ -55,6 +55,28 @@ def device(kind: str, name: str | None = None, node: str = "", **overrides: Any)
     >>> device("a100", "gpu0", memory_bytes=80e9).memory_bytes
     80000000000.0
     """
+    key = _found(kind)
+    return Device(name or key, **{"kind": key, "node": node, **CATALOGUE[key].figures, **overrides})
+
+
+@checked
+def sources(kind: str) -> dict[str, str]:
+    """Return the source of each figure of a kind: data types of peaks, and other arguments of `Device`.
+
+    Raises
+    ------
+    InvalidProblem
+        The kind is not in the catalogue.
+
+    Examples
+    --------
+    >>> sources("t4")["memory_bandwidth"]
+    'NVIDIA T4 data sheet; bandwidth from its product brief'
+    """
+    return catalogue.sources(_found(kind))
+
+
+def _found(kind: str) -> str:
     key = find(kind)
     if key is None:
         near = difflib.get_close_matches(kind.lower(), CATALOGUE, 4)
@@ -62,7 +84,7 @@ def device(kind: str, name: str | None = None, node: str = "", **overrides: Any)
         raise InvalidProblem(
             f"device kind {kind!r} is not in the catalogue{like}; choose one that hetsched devices lists, or make a hetsched.Device"
         )
-    return Device(name or key, **{"kind": key, "node": node, **CATALOGUE[key].figures, **overrides})
+    return key
 
 
 @checked

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import inspect
 import io
@@ -15,7 +16,7 @@ from typing import Any
 import torch
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, UnsupportedOperatorException
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
-from torch.utils._pytree import SUPPORTED_NODES, register_pytree_node, tree_leaves
+from torch.utils._pytree import SUPPORTED_NODES, register_dataclass, register_pytree_node, tree_leaves
 
 from hetsched.errors import InvalidProblem
 
@@ -24,6 +25,8 @@ _CAUSES = (
     (re.compile(r"numpy\(\)|tensor subclass|data pointer|data_ptr"), "it reads data without torch's operators, which cannot be followed"),
     (re.compile(r"meta tensor|device meta|meta device"), "it needs weights with data; give it on the CPU"),
     (re.compile(r"out of memory|can't allocate memory"), "there is too little memory; give a smaller example"),
+    (re.compile(r"LazyModule"), "call it once on an example, which makes its lazy parameters"),
+    (re.compile(r"NestedInt"), "its tensors are nested, without sizes; give padded ones"),
 )
 """Causes of failures that are not those of the example, by torch's message, and what to do."""
 _LOGGERS = ("torch.fx.experimental.symbolic_shapes", "torch._subclasses.fake_tensor")
@@ -34,9 +37,38 @@ _CACHES = {"use_cache", "cache", "past_key_values", "cache_params"}
 """Arguments of models of Hugging Face that ask for a cache, or give one."""
 
 
-def arguments(example_args: tuple[Any, ...] | torch.Tensor) -> tuple[Any, ...]:
-    """Return positional arguments as a tuple."""
-    return (example_args,) if isinstance(example_args, torch.Tensor) else example_args
+def arguments(
+    example_args: tuple[Any, ...] | torch.Tensor, example_kwargs: Mapping[str, Any] | None = None
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return positional arguments as a tuple, and keyword arguments as a dict, with all containers of tensors known to torch.
+
+    Data classes are registered with torch, and caches of keys and values by the function of Transformers.
+
+    Raises
+    ------
+    InvalidProblem
+        Another object holds tensors, which torch does not find.
+    """
+    args, kwargs = (example_args,) if isinstance(example_args, torch.Tensor) else example_args, dict(example_kwargs or {})
+    if _CACHES & set(kwargs) and "transformers" in sys.modules:
+        _register_caches()
+    while holders := {type(leaf) for leaf in tree_leaves((args, kwargs)) if not isinstance(leaf, torch.Tensor) and [*tensors_in(leaf)]}:
+        for kind in holders:
+            if not dataclasses.is_dataclass(kind):
+                raise InvalidProblem(
+                    f"an argument is a {kind.__name__}, in which torch finds no tensors; give a tuple, a list, a dict or a data class of "
+                    "tensors, or register it by torch.utils._pytree.register_pytree_node"
+                )
+            register_dataclass(kind, serialized_type_name=f"{kind.__module__}.{kind.__qualname__}")
+    return args, kwargs
+
+
+def signature_of(module: torch.nn.Module) -> inspect.Signature:
+    """Return the signature of ``forward``; a traced module takes whatever it is given."""
+    try:
+        return inspect.signature(module.forward)
+    except ValueError:
+        return inspect.signature(lambda *args, **kwargs: None)
 
 
 def name_of(model: Any) -> str:
@@ -45,21 +77,16 @@ def name_of(model: Any) -> str:
 
 
 def check_call(module: Any, model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-    """Raise `InvalidProblem` unless `module`, made from `model`, is a module that can be called with these arguments.
-
-    Caches of keys and values are registered with torch, by the function of Transformers, if the call has or asks for one.
-    """
+    """Raise `InvalidProblem` unless `module`, made from `model`, is a module that can be called with these arguments."""
     if not isinstance(module, torch.nn.Module):
         raise InvalidProblem(f"{name_of(model)} returns a {type(module).__name__}; it must return a torch.nn.Module")
-    signature = inspect.signature(module.forward)
+    signature = signature_of(module)
     try:
         signature.bind(*args, **kwargs)
     except TypeError as error:
         own = signature.replace(return_annotation=signature.empty)
         message = f"{type(module).__name__} cannot be called with the example: {error}; give {own} as example_args and example_kwargs"
         raise InvalidProblem(message) from error
-    if _CACHES & set(kwargs) and "transformers" in sys.modules:
-        _register_caches()
 
 
 @functools.cache
@@ -98,8 +125,7 @@ def without_caches(module: torch.nn.Module, kwargs: Mapping[str, Any]) -> Iterat
 @contextlib.contextmanager
 def keywords_spelled_out(module: torch.nn.Module, kwargs: Mapping[str, Any]) -> Iterator[None]:
     """Name the keywords that `forward` receives as ``**kwargs``: torch.export finds no dynamic shapes in those."""
-    forward = module.forward
-    signature = inspect.signature(forward)
+    forward, signature = module.forward, signature_of(module)
     named = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
     if len(named) == len(signature.parameters):
         yield

@@ -110,6 +110,8 @@ class Reader:
         self.tasks: list[Task] = []
         self.tensors: dict[torch.fx.Node, tuple[Tensor, ...]] = {}
         self.parts: dict[torch.fx.Node, Parts] = {}
+        self.stored: set[Tensor] = set()
+        """Parameters and buffers, and what is computed from these alone and counts as stored."""
         self.names: set[str] = set()
         self.known_flops: dict[str, float] = {}
         self.at: dict[tuple[Any, int], int] = {}
@@ -147,6 +149,8 @@ class Reader:
             task = Task(self._unique(str(node.target)), "input", [node])
             self.tasks.append(task)
         self._produce(node, task)
+        if constant:
+            self.stored.update(self.tensors[node])
 
     def _find_symbol(self, length: Any, place: int) -> None:
         """Note what the symbol of an input's dimension stands for."""
@@ -166,7 +170,7 @@ class Reader:
             return
         if isinstance(node.target, torch._ops.HigherOrderOperator):
             raise UnsupportedFeature(
-                f"{node.name!r} is an operator of its own control flow ({node.target}), whose work is unknown; remove it from the model"
+                f"{node.name!r} calls functions of the model ({node.target}), whose work only a recording of the module itself shows"
             )
         sources = [tensor for source in node.all_input_nodes for tensor in self.tensors[source]]
         shown = tuple(dict.fromkeys(sources))
@@ -182,6 +186,7 @@ class Reader:
                 self.parts[node] = (shown,) * len(value)
         elif self._is_constant(node, shown):
             self._produce(node, None)
+            self._count_as_stored(node, shown)
         elif not (self._folded_batch_norm(node, op) or (self.fuse and self._fused(node))):
             self._add_task(node, op)
 
@@ -226,6 +231,16 @@ class Reader:
     def _is_constant(self, node: torch.fx.Node, shown: tuple[Tensor, ...]) -> bool:
         """Return whether the result of a call on these tensors depends on no input."""
         return all(tensor.task is None for tensor in shown)
+
+    def _count_as_stored(self, node: torch.fx.Node, shown: tuple[Tensor, ...]) -> None:
+        """Count a tensor with as many numbers as a stored one in fewer bytes, such as weights of 8 bits, as it is stored."""
+        value = node.meta["val"]
+        sources = [other for source in node.all_input_nodes if isinstance(other := source.meta["val"], torch.Tensor)]
+        alike = isinstance(value, torch.Tensor) and any(source.numel() == value.numel() for source in sources)
+        if alike and shown and self.stored.issuperset(shown):
+            (tensor,) = self.tensors[node]
+            tensor.size = min(tensor.size, sum(part.size for part in shown))
+            self.stored.add(tensor)
 
     def _hold(self, task: Task, tensor: Tensor, size: float) -> None:
         """Count `size` bytes of a constant as weight of the task that reads it."""

@@ -64,6 +64,7 @@ def exported(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], batch
     failure, made = Exception("no way to make the model"), False
     with _ONE_AT_A_TIME, warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # torch.export warns of its own use of pytree
+        warnings.filterwarnings("ignore", "The tensor attributes? .*_flat_weights")  # and of the caches of recurrent layers
         for prepare in _ways(model):
             mode: Any = None
             try:

@@ -10,7 +10,9 @@ from typing import Any
 
 import torch
 from torch._ops import OpOverload, OpOverloadPacket
+from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry, sdpa_backward_flop_count, sdpa_flop_count, shape_wrapper
 
 from hetsched.errors import InvalidProblem
@@ -63,6 +65,30 @@ def transposed_convolution(source: Any, weight: Any, *_: Any, **__: Any) -> floa
     return float(2 * math.prod(source) * math.prod(weight[1:]))
 
 
+def fourier(source: Any, dim: Any, *_: Any, out_shape: Any, **__: Any) -> float:
+    """Return the work of complex Fourier transforms of a power of two, 5 N log N, which is usual for any length."""
+    length = math.prod(max(source[d], out_shape[d]) for d in dim)
+    return float(5 * math.prod(max(pair) for pair in zip(source, out_shape, strict=True)) * math.log2(max(length, 1)))
+
+
+def real_fourier(source: Any, dim: Any, *_: Any, out_shape: Any, **__: Any) -> float:
+    """Return the work of Fourier transforms from or to real numbers: half of the complex ones."""
+    return fourier(source, dim, out_shape=out_shape) / 2
+
+
+def packed(weight: torch.ScriptObject) -> list[torch.Tensor]:
+    """Return the weight and the bias in the packed weight of a quantised module."""
+    with unset_fake_temporarily():
+        tensors = [leaf for leaf in tree_leaves(weight.__getstate__()) if isinstance(leaf, torch.Tensor)]
+    return [tensor for tensor in tensors if tensor.is_quantized or tensor.is_floating_point()]
+
+
+def quantised_convolution(source: Any, weight: Any, *_: Any, out_shape: Any, **__: Any) -> float:
+    """Return the work of a convolution with a packed weight."""
+    (kernel,) = (tensor.shape for tensor in packed(weight) if tensor.dim() == len(source))
+    return convolution(source, kernel, out_shape=out_shape)
+
+
 _OURS: dict[str, Formula] = {
     **dict.fromkeys(
         (
@@ -96,6 +122,8 @@ _OURS: dict[str, Formula] = {
     **dict.fromkeys(("_addmm_activation", "addmv"), sum_and_product),
     "addbmm": summed_batches,
     **dict.fromkeys(("_cdist_forward", "_euclidean_dist"), product),
+    "_fft_c2c": fourier,
+    **dict.fromkeys(("_fft_r2c", "_fft_c2r"), real_fourier),
     **dict.fromkeys(
         (
             "_conv_depthwise2d",
@@ -123,6 +151,9 @@ _OURS: dict[str, Formula] = {
 _ELSEWHERE: dict[str, Formula] = {
     "torchvision::deform_conv2d": convolution,
     "transformers::grouped_mm_fallback": grouped_product,
+    **dict.fromkeys((f"quantized::linear{kind}" for kind in ("", "_relu", "_dynamic", "_relu_dynamic", "_dynamic_fp16")), product),
+    **{f"quantized::conv{n}d{kind}": quantised_convolution for n in (1, 2, 3) for kind in ("", "_relu", "_dynamic")},
+    **dict.fromkeys((f"quantized::{name}" for name in ("add", "add_relu", "mul", "mul_relu", "cat")), lambda *_, **__: 0.0),
     **dict.fromkeys(
         (f"torchvision::{name}" for name in ("nms", "roi_align", "roi_pool", "ps_roi_align", "ps_roi_pool")), lambda *_, **__: 0.0
     ),
@@ -144,6 +175,7 @@ _NO_PRODUCTS = re.compile(
     | assert_\w+ | functional_assert_\w+ | \w*sym_constrain_range\w* | sym_\w+ | record_stream | jagged_to_padded_dense\w*
     | padded_dense_to_jagged\w* | pack_padded_sequence | complex | polar | pin_memory | new_zeros_with_same_feature_meta | fused_sdp_choice
     | q_\w+ | qscheme | int_repr | (sample_)?dirichlet(_grad)? | standard_gamma(_grad)? | philox_\w+ | fft_r?fftfreq | is_\w+ | allclose
+    | linalg_check_errors
     # a few operations for each number: elementwise, reductions, running sums, norms, pooling, interpolation, losses
     | floor_divide | foreach_(?!mm)\w+ | fused_(adam|adamw|sgd|adagrad) | amp_\w+ | (log)?cum(sum|prod|max|min|sumexp)(_helper)? | trace
     | dist | segment_reduce | aminmax | addr | linalg_cross | (log_|safe_|masked_)?softmax | log_sigmoid(_forward)? | hash_tensor

@@ -148,7 +148,8 @@ def _recorded(
     if real and any(tensor.is_meta for _, tensor in named):
         raise UnsupportedFeature(f"{name_of(model)} is on the meta device, but sizes or control flow depend on data; give it with weights")
     try:
-        with torch.inference_mode(False), _layers_written_out(), without_caches(module, kwargs), quiet(), fake:
+        eager = torch.compiler.set_stance("force_eager")  # of compiled parts, the operators that they are made from
+        with torch.inference_mode(False), _layers_written_out(), without_caches(module, kwargs), quiet(), eager, fake:
             tensors = _copies(named, real)
             recorder = Recorder(module, formulas, real=real)
             positional, keywords = recorder.arguments((args, dict(kwargs)), targets)

@@ -19,12 +19,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 from hetsched.errors import UnsupportedFeature
-from hetsched.frontends.calling import tensors_in
-from hetsched.frontends.flops import Formulas
+from hetsched.frontends.calling import signature_of, tensors_in
+from hetsched.frontends.flops import Formulas, packed
 
 Module = torch.nn.Module
 _READ = torch.ops.aten._local_scalar_dense.default
 """Python reads a number: for its own arithmetic, or for a condition."""
+_IS_NONZERO = torch.ops.aten.is_nonzero.default
 
 
 @dataclass
@@ -58,6 +59,8 @@ def _replaced(value: Any, node: Callable[[torch.Tensor], torch.fx.Node]) -> Any:
     """Return arguments with a node for each tensor."""
     if isinstance(value, torch.Tensor):
         return node(value)
+    if isinstance(value, torch.ScriptObject):
+        value = packed(value)
     if isinstance(value, list | tuple) and not isinstance(value, torch.Size):
         return type(value)(_replaced(item, node) for item in value)
     return {name: _replaced(item, node) for name, item in value.items()} if isinstance(value, dict) else value
@@ -66,7 +69,8 @@ def _replaced(value: Any, node: Callable[[torch.Tensor], torch.fx.Node]) -> Any:
 def without_data(leaf: Any, device: str = "cpu") -> Any:
     if not isinstance(leaf, torch.Tensor):
         return leaf
-    return torch.empty_strided(leaf.shape, leaf.stride(), dtype=leaf.dtype, device=device)
+    dtype = {torch.quint8: torch.uint8, torch.qint8: torch.int8, torch.qint32: torch.int32}.get(leaf.dtype, leaf.dtype)
+    return torch.empty_strided(leaf.shape, leaf.stride(), dtype=dtype, device=device)
 
 
 def _shape_of(value: Any) -> Any:
@@ -77,7 +81,7 @@ def _shape_of(value: Any) -> Any:
 def argument_names(module: Module, count: int) -> list[str]:
     """Return the names of the positional arguments of `forward`."""
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    named = [name for name, parameter in inspect.signature(module.forward).parameters.items() if parameter.kind in kinds]
+    named = [name for name, parameter in signature_of(module).parameters.items() if parameter.kind in kinds]
     return [*named, *["args"] * count][:count]
 
 
@@ -87,6 +91,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     Tensors are identified by their ids, which stay unique, for the graph keeps the tensors; `real` ones, with data, are forgotten
     when they are freed. A tensor whose memory was written after it was made depends on the operators that wrote.
     """
+
+    supports_higher_order_operators = True
 
     def __init__(self, module: Module, formulas: Formulas, *, real: bool = False) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -221,6 +227,11 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return args[0].fake_device
         if func.namespace == "prim":
             return func(*args, **kwargs)
+        if func not in self._formulas or func is _IS_NONZERO:  # within an operator with functions, composite ones come in whole
+            with self:
+                made = _in_parts(func, *args, **kwargs)
+            if made is not NotImplemented:
+                return made
         module = self._module()
         value = func(*args, **kwargs)
         node = self.step.graph.create_node("call_function", func, _replaced(args, self._node), _replaced(kwargs, self._node))
@@ -310,6 +321,16 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         node = self.step.graph.create_node("call_function", target, args)
         node.meta = {**like.meta, "val": self._kept(value), "flops": 0}
         return node
+
+
+def _in_parts(func: Any, *args: Any, **kwargs: Any) -> Any:
+    """Run a composite operator, or one that calls functions of the user (control flow, attention with a score), by those within."""
+    if isinstance(func, torch._ops.OpOverload):
+        return func.decompose(*args, **kwargs)
+    if func is torch.ops.higher_order.cond:
+        number, *branches, operands = args
+        return branches[0 if number else 1](*operands)
+    return func.py_kernels[torch._C.DispatchKey.CompositeExplicitAutograd](*args, **kwargs)
 
 
 class Reads(TorchFunctionMode):

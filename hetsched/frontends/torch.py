@@ -83,17 +83,18 @@ def capture(
           task then has one bias.
         - A value that depends on no argument (masks, positions, normalised weights) is a constant:
           like parameters and buffers, it counts as weight of the tasks that read it. A weight of
-          several tasks counts in each of them.
+          several tasks counts in each of them. Weights that are stored in fewer bytes, such as those of 8 bits, count as stored.
         - `output_bytes` counts the outputs that are read. `input_bytes` is the sum over incoming
           edges. `flops` are those of ``torch.utils.flop_counter``, with further formulas for operators such as grouped
-          matrix products: matrix products, convolutions and attention count; elementwise work, reductions, pooling and
+          matrix products: matrix products, convolutions, attention and Fourier transforms count; elementwise work, reductions, pooling and
           operators that only move data count 0. Those of any other operator are NaN, and one warning names these
           operators. `bytes_accessed` is weights + inputs + outputs, but a lookup in a table counts only the rows read.
 
     Raises
     ------
     InvalidProblem
-        The example arguments are not a tuple, none is a tensor with a batch dimension, or the module has other arguments; the function
+        The example arguments are not a tuple, none is a tensor with a batch dimension, one is an object in which torch finds no
+        tensors, or the module has other arguments; the function
         fails, or returns no module; the file has no exported program; a key of `flop_formulas` is not an operator, or a formula
         fails or does not return a number >= 0.
     UnsupportedFeature
@@ -114,7 +115,7 @@ def capture(
     Models of Hugging Face return no cache of keys and values unless the keyword arguments have `use_cache` or a cache.
     """
     formulas = Formulas(flop_formulas)
-    args, kwargs = arguments(example_args), dict(example_kwargs or {})
+    args, kwargs = arguments(example_args, example_kwargs)
     if isinstance(model, ExportedProgram | str | os.PathLike):
         if args or kwargs:
             raise InvalidProblem("an exported program has its arguments; leave example_args and example_kwargs out")
@@ -137,7 +138,7 @@ def calls(
     fuse: bool = False,
 ) -> Calls:
     """Return the exported program of a call, by `capture` with `dynamic_batch`, its tasks, and the nodes of each."""
-    args, kwargs, formulas = arguments(example_args), dict(example_kwargs or {}), Formulas()
+    (args, kwargs), formulas = arguments(example_args, example_kwargs), Formulas()
     dynamic, fixed = _exports(model, args, kwargs, fuse, formulas)
     ways = [dynamic, fixed] if dynamic_batch else [fixed]
     made = first([*ways, *recordings(model, args, kwargs, formulas)], ways[:1], formulas)

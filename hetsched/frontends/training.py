@@ -136,9 +136,8 @@ def capture_training(
     formulas = Formulas(flop_formulas)
     made = step_tasks(
         model,
-        arguments(example_args),
-        example_kwargs or {},
-        arguments(targets),
+        *arguments(example_args, example_kwargs),
+        arguments(targets)[0],
         loss,
         optimiser,
         formulas,
@@ -227,7 +226,7 @@ def record(
         example may have other tasks.
     """
     formulas = Formulas(flop_formulas)
-    ways = recordings(model, arguments(example_args), dict(example_kwargs or {}), formulas)
+    ways = recordings(model, *arguments(example_args, example_kwargs), formulas)
     graph = first(ways, ways, formulas)
     formulas.warn_unknown()
     return graph

@@ -10,8 +10,9 @@ CPUs and Apple's GPUs have no units for ``float16`` products: that peak, where i
 CPUs (AMX) are not counted. The memory of a CPU is the most that a board has, of a server with modules of 64 GB, one a channel; of an Apple
 GPU it is the share of the unified memory that Metal recommends as working set, 3/4; a Jetson shares its memory with its CPU.
 
-The figures were entered by hand, and not all of them with the document beside: compare one that matters with its source, and give
-another as ``device("l4", memory_bandwidth=...)``.
+The figures were entered by hand, and not all of them with the document beside. Tests compare the peaks of GPUs with units and clocks,
+their bandwidths with widths and rates of the memory, and last caches with those of the chip. Compare a figure that matters with its source,
+which `sources` tells, and give another as ``device("l4", memory_bandwidth=...)``.
 """
 
 from __future__ import annotations
@@ -269,6 +270,36 @@ REPORTED: Mapping[str, str] = {
     "AMD Ryzen 9 9950X 16-Core Processor": "ryzen9950x",
 }
 """The kinds by the names that drivers and systems report, without NVIDIA before them."""
+
+
+_CHIPS: Mapping[str, str] = {
+    "NVIDIA GeForce GTX 1080 white paper (2016), GP104": "p4",
+    "NVIDIA Tesla P100 white paper (2016)": "p100",
+    "NVIDIA Tesla V100 GPU architecture white paper (2017)": "v100",
+    "NVIDIA Turing GPU architecture white paper (2018)": "t4 rtx2080ti",
+    "NVIDIA A100 Tensor Core GPU architecture white paper (2020)": "a100 a100-80gb",
+    f"{_GA102}: 128 lanes a multiprocessor, 512 KB of cache a memory controller of 32 bits": (
+        "a10 rtxa6000 rtx3060 rtx3060ti rtx3070 rtx3070ti rtx3080 rtx3080ti rtx3090 rtx3090ti"
+    ),
+    f"{_ADA}: 128 lanes a multiprocessor": "l4 l40s rtx4070ti rtx4080 rtx4090",
+    "NVIDIA H100 Tensor Core GPU architecture white paper (2022)": "h100 h200",
+    f"{_BLACKWELL}: 128 lanes a multiprocessor": "rtx5070 rtx5070ti rtx5080 rtx5090",
+    "AMD CDNA 2 white paper (2021)": "mi250x",
+    "AMD CDNA 3 white paper (2023), Infinity Cache": "mi300x",
+    "": "a30 b200 rtx4060 rtx4060ti rtx4070 rtx4070super rtx4070tisuper rtx4080super rtx5060 rtx5060ti",
+}
+"""Documents with multiprocessors and last caches, if not the source of the other figures; "" where none of the vendor's has both."""
+
+
+def sources(kind: str) -> dict[str, str]:
+    """Return the source of each figure of a kind of the catalogue."""
+    entry = CATALOGUE[kind]
+    chip = next((document for document, kinds in _CHIPS.items() if kind in kinds.split()), entry.source)
+    units = chip or "cores by 128, or 64 of an A30; cache as drivers report it"
+    overhead = "measured with torch 2.13 on a Xeon" if entry.family == "cpu" else "a round figure for a kernel launch"
+    printed = dict.fromkeys([*entry.peak_flops, "memory_bytes", "memory_bandwidth"], entry.source)
+    known = {"cache_bytes": units} if entry.cache_bytes is not None else {}
+    return {**printed, "units": units, **known, "launch_overhead": overhead}
 
 
 def plain(name: str) -> str:

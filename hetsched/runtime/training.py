@@ -93,7 +93,7 @@ class TrainingProgram(Program):
         self._busy = threading.Lock()
         tensors = dict([*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)])
         _check(module, tensors, optimiser)
-        args, kwargs, aims = tree_map(_dense, (arguments(example_args), dict(example_kwargs or {}), arguments(targets)))
+        args, kwargs, aims = tree_map(_dense, (*arguments(example_args, example_kwargs), arguments(targets)[0]))
         made = step_tasks(module, args, kwargs, aims, loss, _kind(optimiser), Formulas())
         self.graph, step = made.graph, made.step
         owned = {id(parameter) for group in optimiser.param_groups for parameter in group["params"]}

@@ -35,6 +35,7 @@ def offered(line: str, shell: str = "bash") -> list[str]:
     [
         ("hetsched ", ORDER),
         ("hetsched so", ["solve"]),
+        ("hetsched devices a10", ["a10", "a100", "a100-80gb"]),
         ("hetsched generate ", ["rwnn", "gpt3", "network", "cluster"]),
         ("hetsched solve p.json --rep", ["--report"]),
         ("hetsched generate network ", networks.names()),

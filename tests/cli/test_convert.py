@@ -75,17 +75,40 @@ def test_a_missing_option_is_named(run, folder):
 
 def test_a_model_in_onnx_becomes_a_problem(run, folder):
     onnx = pytest.importorskip("onnx")
-    kinds = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["batch", 8]) for name in ("x", "y")]
+    kinds = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["batch", "width"]) for name in ("x", "y")]
     graph = onnx.helper.make_graph([onnx.helper.make_node("Relu", ["x"], ["y"], name="act")], "net", kinds[:1], kinds[1:])
     onnx.save(onnx.helper.make_model(graph), "net.onnx")
-    done = run("convert", "net.onnx", "--cluster", "diviml", "--dim", "batch=4", "--costs", "roofline", "-o", "problem.json")
+    done = run(
+        "convert", "net.onnx", "--cluster", "diviml", "--dim", "batch=4", "--dim", "width=8", "--costs", "roofline", "-o", "problem.json"
+    )
     assert done.exit_code == 0, done.stderr
     cluster, costs = hs.workloads.clusters.load("diviml"), hs.costs.Roofline()
-    assert hs.read("problem.json") == hs.frontends.read("net.onnx", cluster=cluster, dims={"batch": 4}, costs=costs).problem
+    assert hs.read("problem.json") == hs.frontends.read("net.onnx", cluster=cluster, dims={"batch": 4, "width": 8}, costs=costs).problem
     done = run("convert", "net.onnx", "--cluster", "diviml", "-o", "problem.json")
-    assert done.stderr.startswith("error: the input 'x' has dimensions without a length; give one for each: --dim batch=1")
+    assert done.stderr.startswith("error: the input 'x' has dimensions without a length; give one for each: --dim batch=1, --dim width=1")
     done = run("convert", "net.onnx", "--cluster", "diviml", "--dim", "batch", "-o", "problem.json")
     assert done.stderr.startswith("error: --dim 'batch' is not of the form NAME=LENGTH, for instance batch=1")
+
+
+def test_shapes_and_values_that_a_model_in_onnx_depends_on_are_given(run, folder):
+    onnx = pytest.importorskip("onnx")
+    helper, floats = onnx.helper, onnx.TensorProto.FLOAT
+    x, y = (helper.make_tensor_value_info(name, floats, None) for name in "xy")
+    c = helper.make_tensor_value_info("c", onnx.TensorProto.BOOL, [])
+    bodies = [helper.make_graph([helper.make_node(op, ["x"], ["z"])], op, [], [y]) for op in ("Relu", "Sigmoid")]
+    for body in bodies:
+        body.output[0].name = "z"
+    node = helper.make_node("If", ["c"], ["y"], name="early", then_branch=bodies[0], else_branch=bodies[1])
+    onnx.save(helper.make_model(helper.make_graph([node], "net", [c, x], [y])), "net.onnx")
+    words = ("convert", "net.onnx", "--cluster", "diviml", "-o", "problem.json")
+    assert "give it: --shape x=1,..." in run(*words, "--value", "c=true").stderr
+    assert "give the values that it depends on, --value c=..., or" in run(*words, "--shape", "x=2,3").stderr
+    assert run(*words, "--shape", "x=2,3", "--value", "c=false").exit_code == 0
+    assert hs.read("problem.json").graph.op == ("input", "sigmoid")
+    for text in ("c=maybe", "=1", "c"):
+        assert f"--value {text!r} is not of the form NAME=VALUE, for instance rate=16000" in run(*words, "--value", text).stderr
+    assert "--shape 'x=2,b' is not of the form NAME=SHAPE" in run(*words, "--shape", "x=2,b").stderr
+    assert "--value has 'd', which is no input of the model" in run(*words, "--shape", "x=2,3", "--value", "d=1").stderr
 
 
 @pytest.mark.parametrize(

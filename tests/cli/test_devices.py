@@ -22,3 +22,15 @@ def test_it_lists_this_machine_before_the_catalogue(run, system):  # noqa: F811
     facts = json.loads(run("devices", "--json").stdout)
     assert [one["kind"] for one in facts["here"]] == ["rtx4090", "rtx3060", None]
     assert facts["devices"]["t4"]["source"].startswith("NVIDIA T4 data sheet")
+    assert facts["devices"]["t4"]["sources"] == hs.costs.devices.sources("t4")
+
+
+def test_each_figure_of_a_kind_has_its_source(run):
+    lines = run("devices", "RTX 4090").stdout.splitlines()
+    told = hs.costs.devices.sources("rtx4090")
+    assert [line.split()[0] for line in lines] == list(told)
+    assert all(line.endswith(f"({source})") for line, source in zip(lines, told.values(), strict=True))
+    assert lines[0].split()[1:3] == ["8.26e+13", "FLOP/s"]
+    facts = json.loads(run("devices", "rtx4090", "--json").stdout)
+    assert facts["figures"]["memory_bandwidth"] == {"value": 1008e9, "source": told["memory_bandwidth"]}
+    assert "device kind 'rtx4095' is not in the catalogue, which has rtx4090" in run("devices", "rtx4095").stderr

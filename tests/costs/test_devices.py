@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import hetsched as hs
-from hetsched.costs.devices import device, kind_of, machine, names
+from hetsched.costs.devices import device, kind_of, machine, names, sources
 from hetsched.problem import interconnects
 from hetsched.problem.catalogue import CATALOGUE, REPORTED
 from hetsched.problem.interconnects import Interconnect
@@ -101,6 +101,81 @@ def test_every_kind_has_a_link_or_none():
 )
 def test_derived_peaks_agree_with_printed_ones(kind, dtype, teraflops):
     assert CATALOGUE[kind].peak_flops[dtype] == pytest.approx(teraflops * 1e12, rel=0.005)
+
+
+# Of a GPU: the boost clock in GHz, float32 operations and those of float16 products a clock in each multiprocessor, and the bits and Gbit/s
+# a pin of its memory. The tensor cores of an H100 are stated at another clock.
+CLOCKS = {
+    "p100": (1.48, 128, 256, 4096, 1.43),
+    "v100": (1.53, 128, 1024, 4096, 1.755),
+    "t4": (1.59, 128, 1024, 256, 10),
+    "rtx2080ti": (1.545, 128, 512, 352, 14),
+    "a10": (1.695, 256, 1024, 384, 12.5),
+    "a30": (1.44, 128, 2048, 3072, 2.43),
+    "a100": (1.41, 128, 2048, 5120, 2.43),
+    "a100-80gb": (1.41, 128, 2048, 5120, 3.186),
+    "rtxa6000": (1.8, 256, 1024, 384, 16),
+    "rtx3060": (1.777, 256, 512, 192, 15),
+    "rtx3060ti": (1.665, 256, 512, 256, 14),
+    "rtx3070": (1.725, 256, 512, 256, 14),
+    "rtx3070ti": (1.77, 256, 512, 256, 19),
+    "rtx3080": (1.71, 256, 512, 320, 19),
+    "rtx3080ti": (1.665, 256, 512, 384, 19),
+    "rtx3090": (1.695, 256, 512, 384, 19.5),
+    "rtx3090ti": (1.86, 256, 512, 384, 21),
+    "l4": (2.04, 256, 1024, 192, 12.5),
+    "l40s": (2.52, 256, 1024, 384, 18),
+    "rtx4060": (2.46, 256, 512, 128, 17),
+    "rtx4060ti": (2.535, 256, 512, 128, 18),
+    "rtx4070": (2.475, 256, 512, 192, 21),
+    "rtx4070super": (2.475, 256, 512, 192, 21),
+    "rtx4070ti": (2.61, 256, 512, 192, 21),
+    "rtx4070tisuper": (2.61, 256, 512, 256, 21),
+    "rtx4080": (2.505, 256, 512, 256, 22.4),
+    "rtx4080super": (2.55, 256, 512, 256, 23),
+    "rtx4090": (2.52, 256, 512, 384, 21),
+    "h100": (1.98, 256, 4096 * 1.83 / 1.98, 5120, 5.235),
+    "h200": (1.98, 256, 4096 * 1.83 / 1.98, 6144, 6.25),
+    "b200": (1.98, 256, 8192 * 1.856 / 1.98, 8192, 7.52),
+    "rtx5060": (2.497, 256, 512, 128, 28),
+    "rtx5060ti": (2.572, 256, 512, 128, 28),
+    "rtx5070": (2.512, 256, 512, 192, 28),
+    "rtx5070ti": (2.452, 256, 512, 256, 28),
+    "rtx5080": (2.617, 256, 512, 256, 30),
+    "rtx5090": (2.407, 256, 512, 512, 28),
+    "jetson-agx-orin": (1.3, 256, 2048, 256, 6.4),
+    "jetson-orin-nx": (0.918, 256, 2048, 128, 6.4),
+    "jetson-orin-nano": (1.02, 256, 2048, 128, 6.4),
+    "mi250x": (1.7, 128, 1024, 8192, 3.2),
+    "mi300x": (2.1, 256, 2048, 8192, 5.2),
+}
+CACHE = {"rtx30": 0.5, "rtx40": 8, "rtx50": 8}
+"""Mebibytes of the last cache for each memory controller of 32 bits, if no part of it is off."""
+
+
+@pytest.mark.parametrize("kind", CLOCKS)
+def test_figures_are_those_of_units_clocks_and_memory(kind):
+    clock, plain, products, bits, rate = CLOCKS[kind]
+    entry = CATALOGUE[kind]
+    assert entry.peak_flops["float32"] == pytest.approx(entry.units * plain * clock * 1e9, rel=0.01)
+    assert entry.peak_flops["float16"] == pytest.approx(entry.units * products * clock * 1e9, rel=0.02)
+    assert entry.memory_bandwidth == pytest.approx(bits * rate / 8 * 1e9, rel=0.01)
+    if kind[:5] in CACHE:
+        whole = bits / 32 * CACHE[kind[:5]] * 2**20
+        assert entry.cache_bytes <= whole if kind[:5] != "rtx30" else entry.cache_bytes == whole
+
+
+def test_all_gpus_of_data_sheets_have_a_clock_to_compare():
+    assert {kind for kind, entry in CATALOGUE.items() if entry.family in ("cuda", "rocm")} - set(CLOCKS) == {"p4"}  # it states a range
+
+
+@pytest.mark.parametrize("kind", names())
+def test_each_figure_has_a_source(kind):
+    told = sources(kind)
+    figures = CATALOGUE[kind].figures
+    stated = {*figures.pop("peak_flops"), *(name for name, value in figures.items() if value is not None)} - {"family"}
+    assert set(told) == stated
+    assert all(told.values())
 
 
 def test_a_machine_names_its_devices_and_links_them():

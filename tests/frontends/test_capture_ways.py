@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from types import SimpleNamespace
 
@@ -186,6 +187,72 @@ def test_what_torch_cannot_export_is_recorded_without_data():
     assert made.shape == (3, 4)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("positive", [True, False])
+def test_control_flow_of_torch_is_recorded_as_what_it_runs(positive):
+    branches = {True: lambda x: F.relu(x), False: lambda x: x @ x.T}
+    model, x = Lambda(lambda m, x: torch.cond((x * 0).sum() + 1 > (0 if positive else 2), *branches.values(), (x,))), torch.rand(3, 4)
+    with pytest.warns(RuntimeWarning, match="the model was run once on the example"):
+        graph = record(model, x)
+    chosen = graph.index["relu" if positive else "matmul"]
+    assert graph.index["gt"] in ancestors(graph, chosen)
+    assert graph.flops[chosen] == (0 if positive else 2 * 3 * 3 * 4)
+    assert {"relu", "matmul"} & set(graph.names) == {graph.names[chosen]}
+
+
+@pytest.mark.slow
+def test_attention_with_a_function_of_the_scores_and_compiled_parts_are_recorded():
+    flex = pytest.importorskip("torch.nn.attention.flex_attention").flex_attention
+    model = Lambda(torch.compile(lambda m, x: flex(x, x, x, score_mod=lambda score, b, h, q, k: score + q - k)))
+    with pytest.warns(RuntimeWarning, match=r"'flex_attention' calls functions of the model .*, so the call was recorded"):
+        graph = capture(model, torch.rand(1, 2, 5, 4))
+    assert graph.flops.sum() == 2 * (2 * 5 * 4 * 4) + 2 * (2 * 2 * 5 * 5 * 4)
+
+
+@dataclasses.dataclass
+class Pair:
+    """Two tensors, and a number."""
+
+    x: torch.Tensor
+    y: torch.Tensor
+    scale: float = 2.0
+
+
+def test_tensors_are_found_in_data_classes_and_in_whatever_torch_knows():
+    model, x, y = Lambda(lambda m, x: x), torch.rand(3, 4), torch.rand(3, 4)
+    model.forward = lambda given: Pair(model.fc(given["pairs"][0].x) * given["pairs"][0].y, x)
+    graph = capture(model, ({"pairs": [Pair(x, y)]},))
+    assert graph.op == ("input", "input", "linear", "mul")
+    assert record(model, ({"pairs": [Pair(x, y)]},)).n_tasks == 4
+    with pytest.raises(
+        hs.InvalidProblem, match=r"an argument is a SimpleNamespace, in which torch finds no tensors; give a tuple, .* dict"
+    ):
+        capture(model, (x, SimpleNamespace(y=[y])))
+
+
+def test_a_traced_module_is_recorded():
+    plain = nn.Sequential(nn.Linear(4, 3), nn.ReLU()).eval()
+    traced = torch.jit.trace(plain, torch.rand(2, 4))
+    with pytest.warns(RuntimeWarning, match=r"ScriptModule is not supported.*, so the call was recorded"):
+        graph = capture(traced, torch.rand(2, 4))
+    assert graph.flops.tolist() == record(plain, torch.rand(2, 4)).flops.tolist()
+
+
+@examples(12)
+@given(width=st.integers(1, 6), dtype=st.sampled_from(["int8", "uint8", "float8_e4m3fn", "float16", "int16"]), scaled=st.booleans())
+def test_weights_that_are_stored_in_fewer_bytes_count_as_they_are_stored(width, dtype, scaled):
+    def weight(m):
+        return m.narrow.to(torch.float32) * m.scales if scaled else m.narrow.to(torch.float32)
+
+    model = Lambda(lambda m, x: x @ weight(m))
+    model.register_buffer("narrow", torch.zeros(4, width).to(getattr(torch, dtype)))
+    model.register_buffer("scales", torch.zeros(width))
+    graph = record(model, torch.rand(3, 4))
+    stored = model.narrow.nbytes + (model.scales.nbytes if scaled else 0)
+    assert graph.weight_bytes[-1] == min(stored, 4 * 4 * width)
+    assert graph.bytes_accessed[-1] == graph.weight_bytes[-1] + 4 * 3 * (4 + width)
+
+
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
@@ -198,6 +265,16 @@ def test_what_torch_cannot_export_is_recorded_without_data():
             lambda: capture(nn.Linear(4, 4), (torch.zeros(1, 4), 3)),
             hs.InvalidProblem,
             r"Linear cannot be called with the example: too many positional arguments; give \(input: torch.Tensor\) as example_args",
+        ),
+        (
+            lambda: record(nn.LazyLinear(4), torch.zeros(1, 4)),
+            hs.UnsupportedFeature,
+            "LazyLinear fails on the example: .*; call it once on an example, which makes its lazy parameters",
+        ),
+        (
+            lambda: record(nn.Linear(4, 4), torch.nested.nested_tensor([torch.zeros(n, 4) for n in (2, 3)], layout=torch.jagged)),
+            hs.UnsupportedFeature,
+            "its tensors are nested, without sizes; give padded ones",
         ),
         (lambda: capture(nn.Linear(4, 4)), hs.InvalidProblem, "no example argument is a tensor with a batch dimension"),
         (lambda: capture(lambda: 3, torch.zeros(1)), hs.InvalidProblem, "<lambda> returns a int; it must return a torch.nn.Module"),

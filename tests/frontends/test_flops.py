@@ -260,8 +260,39 @@ def test_bad_formulas_are_refused(way, formulas, message):
         WAYS[way](Twice(), torch.zeros(3, 6), flop_formulas=formulas)
 
 
+@examples(40)
+@given(batch=st.integers(1, 5), powers=st.lists(st.integers(0, 6), min_size=1, max_size=2))
+def test_fourier_transforms_count_5_n_log_n_and_half_of_it_for_real_numbers(batch, powers):
+    sizes, dims = [2**power for power in powers], tuple(range(1, len(powers) + 1))
+    real = meta(batch, *sizes)
+    half, unknown = ours(lambda: torch.fft.rfftn(real, dim=dims))
+    assert half == 2.5 * batch * math.prod(sizes) * sum(powers)
+    assert ours(lambda: torch.fft.irfftn(torch.fft.rfftn(real, dim=dims), s=sizes, dim=dims))[0] == 2 * half
+    assert ours(lambda: torch.fft.fftn(real.to(torch.cfloat), dim=dims))[0] == 2 * half
+    assert not unknown
+
+
+@pytest.mark.filterwarnings("ignore")  # torch: these modules are deprecated
+@pytest.mark.parametrize("dynamic", [True, False])
+def test_modules_of_8_bits_count_as_those_of_32_with_the_bytes_of_their_packed_weights(dynamic):
+    quantisation = torch.ao.quantization
+    if dynamic:
+        plain, x = torch.nn.Sequential(torch.nn.Linear(8, 6)), torch.rand(3, 8)
+        made = quantisation.quantize_dynamic(plain)
+    else:
+        plain, x = torch.nn.Sequential(torch.nn.Conv2d(4, 6, 3, groups=2, bias=False)), torch.rand(1, 4, 5, 5)
+        wrapped = quantisation.QuantWrapper(plain).eval()
+        wrapped.qconfig = quantisation.get_default_qconfig(torch.backends.quantized.engine)
+        prepared = quantisation.prepare(wrapped)
+        prepared(x)
+        made = quantisation.convert(prepared)
+    counted, exact = record(made, x), record(plain, x)
+    assert counted.flops.sum() == exact.flops.sum() > 0
+    assert counted.weight_bytes.sum() == sum(p.numel() * (1 if p.dim() > 1 else 4) for p in plain.parameters())
+
+
 def test_operators_of_linear_algebra_do_not_count_as_free():
-    for call in (lambda: torch.linalg.qr(meta(4, 4)), lambda: torch.fft.fft(meta(4)), lambda: torch.linalg.inv(meta(4, 4))):
+    for call in (lambda: torch.linalg.qr(meta(4, 4)), lambda: torch.linalg.eigh(meta(4, 4)), lambda: torch.linalg.inv(meta(4, 4))):
         total, unknown = ours(call)
         assert math.isnan(total)
         assert unknown

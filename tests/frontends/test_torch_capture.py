@@ -435,8 +435,8 @@ def test_threads_may_capture_at_once():
 def test_other_messages():
     with pytest.raises(hs.UnsupportedFeature, match=r"a size of 'index' depends on data \(u0\), so its bytes are unknown"):
         capture(Lambda(lambda m, x: x[x > 0] + 1), torch.zeros(3, 4), dynamic_batch=True)
-    with pytest.raises(hs.UnsupportedFeature, match=r"'cond' is an operator of its own control flow \(cond\), whose work is unknown"):
-        capture(Lambda(lambda m, x: torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,))), torch.zeros(3, 4), dynamic_batch=False)
+    with pytest.raises(hs.UnsupportedFeature, match=r"'cond' calls functions of the model \(cond\), whose work only a recording .* shows"):
+        capture(torch.export.export(Lambda(lambda m, x: torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,))), (torch.zeros(3, 4),)))
     with pytest.raises(hs.UnsupportedFeature, match=r"Linear fails on the example: RuntimeError: .*; check the values, shapes and types"):
         capture(nn.Linear(4, 4), torch.zeros(3, 5), dynamic_batch=False)
     with pytest.raises(hs.InvalidProblem, match=r"example_args is 3; it must be a tuple, or a Tensor"):

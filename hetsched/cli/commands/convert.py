@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import json as json_module
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -53,6 +54,24 @@ Dims = Annotated[
         rich_help_panel=_FILE,
     ),
 ]
+Shapes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--shape",
+        help="Shape of a tensor of a model in ONNX that the file does not state: x=1,3,224,224; repeat it for each.",
+        metavar="NAME=SHAPE",
+        rich_help_panel=_FILE,
+    ),
+]
+Values = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--value",
+        help="Value of an input of a model in ONNX on which control flow or shapes depend: rate=16000 or size=[8,8]; repeat it for each.",
+        metavar="NAME=VALUE",
+        rich_help_panel=_FILE,
+    ),
+]
 CostsOf = Annotated[
     Literal["analytic", "roofline"] | None,
     typer.Option("--costs", help="Cost model for a model in ONNX; default: analytic.", rich_help_panel=_FILE),
@@ -95,6 +114,8 @@ def convert(
     bandwidth: Bandwidth = None,
     cluster: ClusterOf = None,
     dims: Dims = None,
+    shapes: Shapes = None,
+    values: Values = None,
     costs: CostsOf = None,
     dtype: DtypeOf = None,
     rename: Annotated[bool, typer.Option("--rename", help="Name tasks and devices as the format of the output does.")] = False,
@@ -120,7 +141,9 @@ def convert(
         "weight": weight,
         "bandwidth": bandwidth,
         "cluster": None if cluster is None else find_cluster(cluster),
-        "dims": dict(map(_dim, dims)) if dims else None,
+        "dims": _named("--dim", dims, int, "LENGTH, for instance batch=1"),
+        "shapes": _named("--shape", shapes, _shape, "SHAPE, for instance x=1,3,224,224"),
+        "values": _named("--value", values, json_module.loads, "VALUE, for instance rate=16000 or size=[8,8]"),
         "costs": None if costs is dtype is None else cost_model(costs or "analytic", dtype or "float32"),
     }
     with Working(f"reading {source}"), _spelled("--format"):
@@ -140,19 +163,33 @@ def convert(
     raise typer.Exit(1 if refused else 0)
 
 
-def _dim(text: str) -> tuple[str, int]:
-    """Return the name and the length of a dimension."""
-    name, _, length = text.partition("=")
-    if not name or not length.isdecimal():
-        raise InvalidProblem(f"--dim {text!r} is not of the form NAME=LENGTH, for instance batch=1")
-    return name, int(length)
+def _named(option: str, texts: list[str] | None, parse: Callable[[str], Any], form: str) -> dict[str, Any] | None:
+    """Return what an option of the form NAME=... has for each name, or None if it is not given."""
+    made = {}
+    for text in texts or ():
+        name, _, value = text.partition("=")
+        try:
+            made[name] = parse(value)
+        except ValueError:
+            name = ""
+        if not name:
+            raise InvalidProblem(f"{option} {text!r} is not of the form NAME={form}")
+    return made or None
+
+
+def _shape(text: str) -> tuple[int, ...]:
+    return tuple(map(int, text.split(",")))
 
 
 _ARGUMENTS = {
     r"\b(rename)=True": r"--\1",
     r"\b(processors|bandwidth|cluster)=(\w)": r"--\1 \2",
     r"\b(processors|bandwidth|cluster|weight)=": r"--\1",
-    r"\bdims=\{'(\w+)': (\d+)\}": r"--dim \1=\2",
+    r"\b(?:dims|shapes|values)=\{(.*?)\}": r"\1",
+    r"'([^']+)': (\d+)\b": r"--dim \1=\2",
+    r"'([^']+)': \(1, \.\.\.\)": r"--shape \1=1,...",
+    r"'([^']+)': \.\.\.": r"--value \1=...",
+    r"^(dim|shape|value)s(?= has |\[)": r"--\1",
     r"\boption '(\w+)'": r"--\1",
     r"^(processors|bandwidth) is ": r"--\1 is ",
     r"^format is ": "{} is ",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hetsched.cli import completion
 from hetsched.cli.options import JSON
 from hetsched.cli.terminal import say, say_json, say_rows
 from hetsched.problem.units import size
@@ -17,16 +18,27 @@ if TYPE_CHECKING:
 TORCH = Annotated[bool, typer.Option("--torch", help="Ask torch for the GPUs instead of nvidia-smi, for instance those of ROCm.")]
 
 
-def devices(torch: TORCH = False, json: JSON = False) -> None:
+KIND = Annotated[
+    str | None,
+    typer.Argument(help="Show the figures of one kind, each with its source.", metavar="KIND", autocompletion=completion.devices),
+]
+
+
+def devices(kind: KIND = None, torch: TORCH = False, json: JSON = False) -> None:
     """List the devices and links that are known by name, with their sources, and say what this machine has.
 
     A kind of this list is what hs.Cluster, hs.costs.device and --device of hetsched machine take. Memory, its bandwidth and the peak are
     those of data sheets.
 
     Example: [bold]hetsched devices[/bold]
+
+    Example: [bold]hetsched devices l4[/bold]
     """
     from hetsched.cli import hardware
 
+    if kind is not None:
+        _show(kind, json)
+        return
     found, notes = hardware.look(torch)
     if json:
         here = [{**one._asdict(), "kind": _kind(one)} for one in found]
@@ -38,6 +50,19 @@ def devices(torch: TORCH = False, json: JSON = False) -> None:
     print_catalogue()
 
 
+def _show(kind: str, json: bool) -> None:
+    """Print the figures of a kind, each with its source."""
+    from hetsched.costs.devices import device, sources
+
+    made, told = device(kind), sources(kind)
+    figures = {**made.peak_flops, **{name: getattr(made, name) for name in told if name not in made.peak_flops}}
+    if json:
+        say_json({"kind": made.kind, "figures": {name: {"value": figures[name], "source": told[name]} for name in told}})
+        return
+    units = {"memory_bytes": "B", "memory_bandwidth": "B/s", "cache_bytes": "B", "launch_overhead": "s", "units": ""}
+    say_rows([(name, f"{figures[name]:.6g} {units.get(name, 'FLOP/s')}".rstrip() + f" ({told[name]})") for name in told])
+
+
 def _kind(one: Found) -> str | None:
     from hetsched.costs.devices import kind_of
 
@@ -46,7 +71,7 @@ def _kind(one: Found) -> str | None:
 
 def catalogue_facts() -> dict[str, Any]:
     """Return the catalogue as fields for JSON."""
-    from hetsched.problem.catalogue import CATALOGUE, REPORTED
+    from hetsched.problem.catalogue import CATALOGUE, REPORTED, sources
     from hetsched.problem.interconnects import LINKS
 
     kinds = {
@@ -56,6 +81,7 @@ def catalogue_facts() -> dict[str, Any]:
             "peak_flops": dict(entry.peak_flops),
             "reported": [name for name, reported in REPORTED.items() if reported == kind],
             "source": entry.source,
+            "sources": sources(kind),
         }
         for kind, entry in CATALOGUE.items()
     }
