@@ -14,6 +14,7 @@ from hetsched.analysis.time_divisor import rounded_up, time_divisor
 from hetsched.arguments import checked
 from hetsched.bounds.combinatorial import critical_path, head_tail_load, load, memory, quick_head_tail_load
 from hetsched.bounds.destructive import destructive
+from hetsched.bounds.memory_path import path_within_memory, scarce
 from hetsched.bounds.modular import modular
 from hetsched.bounds.relaxation import Optimum, dual_bound, linear_relaxation, small, split_modules
 from hetsched.bounds.set_partition import set_partitioning, streams
@@ -69,6 +70,7 @@ BOUNDS = (
     Entry(memory, Cost.QUICK, objectives=ALL),
     Entry(critical_path, Cost.QUICK),
     Entry(quick_head_tail_load, Cost.QUICK),
+    Entry(path_within_memory, Cost.QUICK, fits=scarce),
     Entry(load, Cost.CHEAP),
     Entry(head_tail_load, Cost.CHEAP),
     Entry(split_modules, Cost.MODEL, weight=7, fits=falls_apart),

@@ -52,6 +52,12 @@ class Coarsening(Frozen):
         """Return the composition of this coarsening and one of its coarse problem."""
         return Coarsening(self.problem, further.coarse, further.cluster[self.cluster])
 
+    @property
+    def colocated(self) -> Problem:
+        """The fine problem with the tasks of each cluster co-located, and units that share one; its decisions are decisions on it."""
+        unit = self.coarse.unit[self.cluster].tolist()
+        return self.problem.replace(graph=self.problem.graph.replace(colocation=[str(u) for u in unit]))
+
     @checked
     def lift(self, decision: Decision) -> Decision:
         """Return a decision on the coarse problem as one on the fine, with the members of each cluster in topological order.

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from hetsched.arguments import check_count
 from hetsched.arrays import IntArray
 from hetsched.coarsening.coarse import Coarsening
 from hetsched.coarsening.matching import hierarchy
 from hetsched.errors import InvalidProblem, UnsupportedFeature
 from hetsched.heuristics.pacing import SECONDS
-from hetsched.heuristics.placement.offers import carried_back, fused, listed, main_devices
+from hetsched.heuristics.placement.offers import carried_back, fused, main_devices
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
 from hetsched.search import Kind, Monitor, Role, Supports, method, select
@@ -20,15 +18,17 @@ from hetsched.stopping import Stop
 
 AT_ONCE = 0.25
 """Share of the time for the baselines."""
-CYCLE, COARSEST, OTHER = 0.5, 0.3, 0.15
-"""Shares of the remaining time for a cycle, and of the cycle's time for the coarsest graph and for Celeritas' coarse graph."""
-HOPELESS, WORTH = 1.15, 0.01
-"""A cycle ends if its coarse schedule is longer than the best by this factor; another follows if the last improved by this share."""
+COARSEST, OTHER = 0.15, 0.05
+"""Shares of the remaining time for the coarsest graph and for Celeritas' coarse graph."""
+CYCLE, CYCLES, WORTH = 0.3, 0.5, 0.002
+"""Shares of the remaining time for a cycle, and for all but those that follow one that improved the schedule by the third share."""
+LEVELS, FINER, MOST = 3, 1.5, 10
+"""The most levels of a cycle; the least factor between the units of two; the most units of one, as a multiple of `tasks`."""
 
 
 @method(
     "multilevel",
-    summary="coarsens along heavy edges, solves the small graph by auto, and searches on level by level, then as a whole",
+    summary="coarsens along heavy edges, solves the small graph by auto, and moves ever smaller clusters, then single tasks",
     source="Karypis and Kumar 1998; Walshaw 2004; for schedules ours",
     kind=Kind.SEARCH,
     deterministic=False,
@@ -36,10 +36,11 @@ HOPELESS, WORTH = 1.15, 0.01
     turn=360,
 )
 def multilevel(problem: Problem, monitor: Monitor, *, tasks: int = 200, cycles: int | None = None) -> None:
-    """Run the baselines, then multilevel cycles while they improve the schedule, then auto on the whole graph.
+    """Run the baselines, solve coarse graphs, then run cycles while they improve the schedule, then auto on the whole graph.
 
-    The first cycle coarsens freely, and also searches Celeritas' coarse graph. Each later cycle starts from the best schedule
-    and merges, in a new random order, only tasks on one device in it. Without a limit it ends after 10 s.
+    A cycle starts from the best schedule. It merges, in a random order, only tasks on one device in it, and searches on the whole graph
+    with the clusters of a level co-located, from the coarsest level on: a move is that of a cluster, and is evaluated
+    task by task, with contention. Without a limit the method ends after 10 s.
 
     Parameters
     ----------
@@ -66,18 +67,27 @@ class MultilevelSearch:
         return min(self.monitor.time_left, self.end - self.monitor.elapsed)
 
     @property
+    def _amount(self) -> float:
+        """Seconds left, or evaluations where they alone are limited."""
+        return self.left if math.isfinite(self.left) else (self.monitor.budget.evaluations or 0) - self.monitor.evaluations
+
+    @property
     def over(self) -> bool:
         return self.monitor.should_stop or self.left <= 0
 
     def run(self, cycles: float) -> None:
-        """Run the baselines, cycles of half the remaining time each while they improve the schedule, and auto."""
+        """Run the baselines, solve coarse graphs, and run cycles while they improve the schedule, and auto."""
         self._baselines()
-        done, gains = 0, True
-        while done < cycles and gains and not self.over:
+        levels = self._levels()
+        if levels:
+            self._coarse(levels[0], COARSEST)
+        self._coarse(fused(self.problem, self.monitor), OTHER)
+        rest, done, gains = (1 - CYCLES) * self._amount, 0, True
+        while done < cycles and (gains or self._amount > rest) and not self.over and self.monitor.best is not None:
             before = self.monitor.incumbent
-            self._cycle(first=done == 0)
-            done += 1
-            gains = self.monitor.incumbent < before * (1 - WORTH)
+            if not self._cycle(self.monitor.best.decision):
+                break
+            done, gains = done + 1, self.monitor.incumbent < before * (1 - WORTH)
         if not self.over:
             self.monitor.run("auto", {"seconds": self.left} if math.isfinite(self.left) else {})
 
@@ -90,76 +100,52 @@ class MultilevelSearch:
                 return
             self.monitor.attempt(baseline.name)
 
-    def _cycle(self, *, first: bool) -> None:
-        """Coarsen, solve the coarsest graph, and search level by level."""
-        monitor, budget = self.monitor, _Budget(self)
-        best = None if first else monitor.best
-        within = None if best is None else main_devices(self.problem, best.decision)
+    def _levels(self, within: IntArray | None = None) -> list[Coarsening]:
+        """Return the levels of coarsening from the coarsest on; in a random order, and only of tasks on one device, if that is given."""
+        levels, coarsening = [], Coarsening.through(self.problem, ())
         try:
-            levels = list(hierarchy(self.problem, tasks=self.tasks, within=within, rng=None if first else monitor.rng))
+            for level in hierarchy(self.problem, tasks=self.tasks, within=within, rng=None if within is None else self.monitor.rng):
+                coarsening = coarsening.then(level)
+                levels.append(coarsening)
         except InvalidProblem as refusal:  # clusters without a path between them
-            monitor.note(f"the graph is searched without coarsening, because its coarse problem is invalid: {refusal}")
-            return
-        if not levels:
-            return
-        start = None if within is None else listed(levels[-1].coarse, _carried(levels, within))
-        decision = self._solve(levels[-1].coarse, "auto", start, budget.part(COARSEST))
-        if first:
-            self._other(budget)
-        if decision is not None and self._offer(Coarsening.through(self.problem, levels), decision) > HOPELESS * monitor.incumbent:
-            return
-        part = budget.part((1 - COARSEST - OTHER) / len(levels))
-        for level in levels[::-1]:
-            if self.over:
-                return
-            start = None if decision is None else self._better(level, decision)
-            if level.problem is self.problem and monitor.best is not None:
-                start = monitor.best.decision
-            decision = self._solve(level.problem, "annealing", start, part)
-        if decision is not None:
-            monitor.offer(decision)
+            self.monitor.note(f"the graph is searched without coarsening, because its coarse problem is invalid: {refusal}")
+            return []
+        return levels[::-1]
 
-    def _other(self, budget: _Budget) -> None:
-        """Search Celeritas' coarse graph."""
-        coarsening = fused(self.problem, self.monitor)
+    def _coarse(self, coarsening: Coarsening, share: float) -> None:
+        """Search a coarse graph, and offer the two decisions of `carried_back`."""
         if 1 < coarsening.coarse.n_tasks < self.problem.n_tasks and not self.over:
-            decision = self._solve(coarsening.coarse, "auto", None, budget.part(OTHER))
+            decision = self._solve(coarsening.coarse, "auto", None, share)
+            for finer in [] if decision is None else carried_back(coarsening, decision):
+                self.monitor.offer(finer)
+
+    def _cycle(self, best: Decision) -> bool:
+        """Search with co-located clusters of tasks that are on one device in the best schedule, from the coarsest level on.
+
+        Returns whether there was a level and time for all.
+        """
+        problems: list[Problem] = []
+        for level in self._levels(main_devices(self.problem, best)):
+            units = level.coarse.n_units
+            if len(problems) < LEVELS and units <= MOST * self.tasks and (not problems or units >= FINER * problems[-1].n_units):
+                problems.append(level.colocated)
+        decision: Decision | None = best
+        for problem in problems:
+            if self.over:
+                return False
+            decision = self._solve(problem, "annealing", decision, CYCLE / len(problems))
             if decision is not None:
-                self._offer(coarsening, decision)
+                self.monitor.offer(decision)
+        return bool(problems)
 
-    def _offer(self, coarsening: Coarsening, decision: Decision) -> float:
-        """Offer the two decisions of `carried_back`; return the better value."""
-        return min(self.monitor.offer(finer) for finer in carried_back(coarsening, decision))
-
-    def _better(self, level: Coarsening, decision: Decision) -> Decision:
-        """Return the better of the two decisions of `carried_back`."""
-        trial = Monitor(level.problem, objective=self.monitor.objective)
-        return min(carried_back(level, decision), key=trial.offer)
-
-    def _solve(self, problem: Problem, name: str, start: Decision | None, budget: tuple[float | None, int | None]) -> Decision | None:
-        seconds, evaluations = budget
-        solution = self.monitor.subsolve(problem, name, time_limit=seconds, evaluations=evaluations, start=start)
+    def _solve(self, problem: Problem, name: str, start: Decision | None, share: float) -> Decision | None:
+        """Solve a problem within a share of the seconds, or evaluations, left."""
+        budget, seconds = self.monitor.budget.evaluations, share * self.left
+        solution = self.monitor.subsolve(
+            problem,
+            name,
+            time_limit=seconds if math.isfinite(seconds) else None,
+            evaluations=None if budget is None else max(1, int(share * (budget - self.monitor.evaluations))),
+            start=start,
+        )
         return None if solution.schedule is None else solution.schedule.decision
-
-
-class _Budget:
-    """The budget of a cycle in seconds or evaluations."""
-
-    def __init__(self, search: MultilevelSearch) -> None:
-        monitor, evaluations = search.monitor, search.monitor.budget.evaluations
-        self.seconds = CYCLE * search.left
-        self.evaluations = None if evaluations is None else CYCLE * (evaluations - monitor.evaluations)
-
-    def part(self, share: float) -> tuple[float | None, int | None]:
-        """Return a share of the budget as (seconds, evaluations)."""
-        seconds = None if math.isinf(self.seconds) else share * self.seconds
-        return seconds, None if self.evaluations is None else max(1, int(share * self.evaluations))
-
-
-def _carried(levels: list[Coarsening], device: IntArray) -> IntArray:
-    """Return the device of each task of the coarsest graph; all members of a cluster are on one device."""
-    for level in levels:
-        coarse = np.empty(level.coarse.n_tasks, np.int64)
-        coarse[level.cluster] = device
-        device = coarse
-    return device

@@ -12,8 +12,9 @@ import hetsched as hs
 from hetsched.analysis.levels import Levels
 from hetsched.bounds.best import BOUNDS
 from hetsched.bounds.combinatorial import critical_path, load, memory
+from hetsched.bounds.memory_path import path_within_memory
 from hetsched.bounds.relaxation import split_modules
-from hetsched.search import MAKESPAN
+from hetsched.search import MAKESPAN, always
 from hetsched.search.solution import NO_BOUND, Bound
 from hetsched.stopping import NEVER, Deadline
 from hetsched.testing import bounds, strategies
@@ -35,7 +36,12 @@ class OfModules(bounds.BoundSuite):
 
 TestOptima = bounds.suites(entry for entry in ENTRIES if entry.bound in OPTIMA)
 TestOfModules = bounds.suites((entry for entry in ENTRIES if entry.bound is split_modules), OfModules, ignores_numbering=False)
-TestOthers = bounds.suites((entry for entry in ENTRIES if entry.bound not in (*OPTIMA, split_modules)), ignores_numbering=False)
+TestOfScarceMemory = bounds.suites(  # few random problems have as little memory as it is meant for, but it holds for all
+    (entry for entry in ENTRIES if entry.bound is path_within_memory), ignores_numbering=False, fits=staticmethod(always)
+)
+TestOthers = bounds.suites(
+    (entry for entry in ENTRIES if entry.bound not in (*OPTIMA, split_modules, path_within_memory)), ignores_numbering=False
+)
 
 
 class TestBest(bounds.BoundSuite):

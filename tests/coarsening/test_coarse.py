@@ -152,6 +152,18 @@ def test_what_is_bound_together_claims_no_more_than_it_may(problem, most):
         assert len(units) == 1 or claim[list(units)].sum() <= most
 
 
+@examples(20)
+@given(problem=problems(n_tasks=st.integers(1, 9), **features).filter(without_gaps), data=st.data())
+def test_a_decision_with_colocated_clusters_is_one_on_the_fine_problem(problem, data):
+    contraction = COARSENINGS["heavy"](problem)
+    together = contraction.colocated
+    schedule = hs.simulate(problem, data.draw(decisions(together)))
+    assert {violation.rule for violation in hs.verify(problem, schedule)} <= {"memory"}
+    for i, j in np.argwhere(contraction.cluster[:, None] == contraction.cluster).tolist():
+        assert together.unit[i] == together.unit[j]
+    assert (problem.unit[:, None] != problem.unit)[together.unit[:, None] != together.unit].all()
+
+
 def chain(n, durations, **arguments):
     graph = hs.TaskGraph([f"t{i}" for i in range(n)], [(f"t{i}", f"t{i + 1}", 1.0) for i in range(n - 1)], **arguments.pop("columns", {}))
     devices = [hs.Device(f"d{k}", memory_bytes=size) for k, size in enumerate(arguments.pop("memory", [np.inf] * durations.shape[1]))]
