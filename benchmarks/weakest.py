@@ -204,7 +204,7 @@ def ahead(gain: float, gap: float, method: str = "multilevel") -> Verdict:
 STACKS, JOBS = ("rwnn10x32", "rwnn10x32u"), {"mk06": 57.0, "mk10": 195.0, "mk11": 609.0, "mk15": 333.0}
 SCARCE = ("holography", "nmt", "alphafold2 3.2B, trained")
 STEPS = (*testbed.COLUMNS, *training_graphs.LARGEST)
-RIVALS = ("best-device", "heft", "metis", "m-topo", "m-etf", "block", "repartition", "linear-clustering", "dsc", "order-place", "celeritas")
+OTHERS = ("best-device", "heft", "metis", "m-topo", "m-etf", "block", "repartition", "linear-clustering", "dsc", "order-place", "celeritas")
 TRANSFORMER = {"transformer, delay": 0.15, "transformer, port": 0.25}
 MIXED = (*STACKS, "GoogLeNet, delay", "GoogLeNet, port", "mk06", "mk10", "100-rand0088.stg on 2")
 
@@ -280,7 +280,7 @@ ROWS: dict[str, Weakness] = {
     "multilevel": Weakness(
         "`multilevel` against other methods of placement, 30 s",
         partial(_captured, STEPS),
-        ("multilevel", *RIVALS),
+        ("multilevel", *OTHERS),
         30.0,
         "5 of 7",
         "10 % better than the best of them, or within 5 % of the bound, on 7 of 7",

@@ -90,6 +90,7 @@ def test_relabelled_copies_are_found_and_the_mapping_is_exact(problem: hs.Proble
 SMALL = problems(n_tasks=st.integers(2, 8), n_devices=st.integers(1, 2), inputs=1, durations=numbers(largest=1), tight=False)
 
 
+@pytest.mark.slow
 @examples(150)
 @given(SMALL, st.data())
 def test_two_parts_are_identical_if_and_only_if_some_mapping_makes_them_so(problem: hs.Problem, data: Any) -> None:

@@ -93,6 +93,7 @@ def test_the_critical_path_goes_through_the_neighbours_that_determine_its_levels
     assert bounds.critical_path.tasks.tolist() == [*before[::-1], middle, *after]
 
 
+@pytest.mark.slow
 @given(st.data(), problems(n_tasks=st.integers(1, 8), tight=False))
 def test_every_schedule_is_within_its_windows(data: st.DataObject, problem: hs.Problem) -> None:
     """A schedule of makespan C starts and finishes within the windows of horizon C."""

@@ -86,6 +86,7 @@ def test_a_capacity_forces_work_to_the_slow_device() -> None:
     assert load.least_load(np.tile([1.0, 2.0], (6, 1)), np.tile([0.5, 0.1], (6, 1))).value == pytest.approx(8, rel=1e-5)
 
 
+@pytest.mark.slow
 @given(cost=costs, data=st.data())
 def test_the_thresholds_found_prove_at_most_the_best_pair(cost: np.ndarray, data: st.DataObject) -> None:
     """The value of the search is at most the best over all pairs, and that of the thresholds it returns."""

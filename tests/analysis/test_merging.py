@@ -17,6 +17,7 @@ from hetsched.testing.profiles import examples
 from tests.problem.test_kinds import pairs
 
 
+@pytest.mark.slow
 @examples(80)
 @given(pairs())
 def test_bounds_of_the_merged_problem_are_those_of_the_problem(pair: tuple[hs.Problem, hs.Problem]) -> None:

@@ -195,6 +195,7 @@ def test_modules_are_related_by_default(kind: str):
     assert np.unique(unrelated.whole_durations.argmin(axis=1)).size > 1, "no device is the quickest for all"
 
 
+@pytest.mark.slow
 def test_a_scheduler_of_saga_is_measured_or_interrupted(tmp_path: Path, fake_saga: peers.Saga, capsys: pytest.CaptureFixture[str]):
     data = instances.layered(40, 4)
     path = tmp_path / "tiny.json"

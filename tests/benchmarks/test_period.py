@@ -52,6 +52,7 @@ def test_the_best_intervals_are_found(networks: Path, name: str) -> None:
     assert hs.verify(problem, solution.schedule) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", period.KNOWN)
 def test_the_published_values_are_reached(networks: Path, name: str) -> None:
     problem = instances.read(networks / f"{name}.json")

@@ -32,6 +32,7 @@ def everything(problem: hs.Problem) -> TaskSubset:
     return TaskSubset(SingleInputProblem(problem), np.arange(problem.n_tasks), np.arange(problem.graph.n_edges))
 
 
+@pytest.mark.slow
 @examples(80)
 @given(problem=problems(n_tasks=st.integers(1, 6), inputs=1, communication=st.sampled_from(UNCONTENDED), memory="static"))
 def test_optima_are_found_and_proven(problem: hs.Problem) -> None:
@@ -113,6 +114,7 @@ def optima_hold(seeds: range) -> None:
         assert subset.refute(subset.node(), best.makespan, RefutationBudget(100_000)) is not True, seed
 
 
+@pytest.mark.slow
 def test_optima_on_identical_devices_are_never_refuted() -> None:
     optima_hold(range(15))
 

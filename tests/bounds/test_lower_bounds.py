@@ -37,6 +37,7 @@ def test_the_best_bound_is_the_best(problem: hs.Problem) -> None:
     assert destructive(problem, best=quick).value >= quick.value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("problem", "optimum"), [(golden.topcuoglu(), 73.0), (golden.arabnejad(), 113.0)], ids=["topcuoglu", "arabnejad"])
 @each_bound
 def test_published_optima_are_not_exceeded(function: Callable[[hs.Problem], hs.Bound], problem: hs.Problem, optimum: float) -> None:
@@ -73,6 +74,7 @@ def test_more_weights_than_memory_is_proven_infeasible(model: str) -> None:
     assert math.isinf(load(small).value)
 
 
+@pytest.mark.slow
 @given(data=st.data(), problem=problems(memory="static", tight=False))
 def test_capacities_that_a_schedule_fills_to_the_byte_are_enough(problem: hs.Problem, data: st.DataObject) -> None:
     """A hundredth less on every device is not enough if each task has one batch: the sum of capacities is too small."""

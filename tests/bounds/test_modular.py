@@ -62,6 +62,7 @@ def check(data: st.DataObject, problem: hs.Problem) -> None:
         assert batches.handover(reverse(problem), modules[::-1], NEVER).value <= makespan
 
 
+@pytest.mark.slow
 @examples(60)
 @given(data=st.data(), problem=problems())
 def test_it_is_never_above_the_optimum(data: st.DataObject, problem: hs.Problem) -> None:
@@ -69,6 +70,7 @@ def test_it_is_never_above_the_optimum(data: st.DataObject, problem: hs.Problem)
     check(data, problem)
 
 
+@pytest.mark.slow
 @examples(40)
 @given(data=st.data(), problem=problems(n_tasks=st.integers(4, 7), n_devices=2, inputs=1))
 def test_it_is_never_above_the_optimum_of_one_input(data: st.DataObject, problem: hs.Problem) -> None:
@@ -84,6 +86,7 @@ def test_it_is_never_above_the_optimum_of_several_inputs(data: st.DataObject, pr
     check(data, problem)
 
 
+@pytest.mark.slow
 @examples(25)
 @given(data=st.data(), problem=problems(n_tasks=st.integers(6, 14), inputs=st.integers(1, 3), tight=False))
 def test_it_is_never_above_a_schedule(data: st.DataObject, problem: hs.Problem) -> None:
@@ -104,6 +107,7 @@ def test_the_recursion_is_never_above_the_optimum(data: st.DataObject, problem: 
     assert literal.value <= (math.inf if optimum is None else optimum.makespan) * (1 + 1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dependence", ["sdep", "wdep"])
 @pytest.mark.parametrize(("channels", "seed"), [(1, 0), (2, 1), (3, 2)])
 def test_the_recursion_is_at_most_the_bound_by_heads_and_tails(dependence: str, channels: int, seed: int) -> None:
@@ -312,6 +316,7 @@ def test_stacks_are_bounded_better_than_by_the_paper(channels: int, makespan: fl
     assert bound.value > destructive(problem).value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("looks", [0, 10, 1000])
 def test_after_the_deadline_hardly_anything_is_done(looks: int) -> None:
     """For a stack that takes minutes without a deadline, one large module, and a deadline of zero."""

@@ -17,6 +17,7 @@ from hetsched.testing.profiles import examples
 from tests.enumerated import objectives, optimum
 
 
+@pytest.mark.slow
 @examples(80)
 @given(drawn=objectives(tight=True))
 def test_bounds_are_at_most_the_optimum(drawn: tuple[hs.Problem, str]) -> None:

@@ -167,6 +167,7 @@ def test_durations_and_transfers_are_those_of_the_problem(problem: Problem) -> N
                     assert float("inf" if ours is None else ours) == problem.transfer_times(e, h, k, count)
 
 
+@pytest.mark.slow
 @examples(100)
 @given(problems())
 def test_a_decision_is_retimed_as_it_is_simulated(problem: Problem) -> None:

@@ -51,6 +51,7 @@ def test_a_timeline_is_verified_with_its_own_times(run: Any, problem: hs.Problem
     assert done.stdout.startswith("valid: 5 batches")
 
 
+@pytest.mark.slow
 def test_a_timeline_is_shown_with_its_own_times(run: Any, problem: hs.Problem, timeline: Timeline) -> None:
     done = run("show", "problem.json", "run.json", "--report", "run.html", "--gantt", "run.svg", "--trace", "trace.json")
     assert done.exit_code == 0, done.stderr

@@ -109,6 +109,7 @@ def test_the_script_of_a_shell_calls_back(shell: str) -> None:
     assert f"_HETSCHED_COMPLETE=complete_{shell}" in shown.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("bash") is None or not Path("/proc/self").exists(), reason="no bash to install into, or no way to see it")
 def test_bash_completes_once_it_is_installed(folder: Path) -> None:
     command = folder / "hetsched"
@@ -124,6 +125,7 @@ def test_bash_completes_once_it_is_installed(folder: Path) -> None:
     assert "complete -o default -F _hetsched_completion hetsched" in done.stdout
 
 
+@pytest.mark.slow
 def test_completion_and_help_load_nothing_heavy() -> None:
     code = "import sys\nfrom hetsched.cli.app import main\ntry: main()\nexcept SystemExit: print(*sys.modules)"
     heavy = {"numba", "torch", "matplotlib", "plotly", "pandas", "scipy", "pyscipopt", "highspy", "ortools"}

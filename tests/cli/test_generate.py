@@ -147,6 +147,7 @@ def test_capture_writes_a_step_of_training(run: Any, folder: Path, monkeypatch: 
         assert hs.read("graph.json") == hs.frontends.torch.capture_training(model, torch.zeros(4, 8), optimiser=optimiser)
 
 
+@pytest.mark.slow
 def test_capture_calls_a_function_with_arguments_and_reads_a_program(run: Any, folder: Path) -> None:
     torch = pytest.importorskip("torch", reason="capturing needs torch")
     Path("sized_net_here.py").write_text(TINY_NET)
@@ -204,6 +205,7 @@ def test_without_torch_capture_names_the_extra(run: Any, monkeypatch: pytest.Mon
     assert "pip install 'hetsched[torch]'" in failed.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("short_demo")
 @pytest.mark.parametrize("network", ["inception_v3", "googlenet"])
 def test_demo_prints_draws_writes_and_proves(run: Any, network: str) -> None:

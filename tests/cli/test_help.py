@@ -60,6 +60,7 @@ def test_there_are_commands() -> None:
     assert {("solve",), ("generate", "rwnn"), ("generate", "network"), ("show",)} < set(COMMANDS)
 
 
+@pytest.mark.slow
 @WORDS
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_help_fits_the_terminal(words: tuple[str, ...], width: int) -> None:
@@ -105,6 +106,7 @@ def test_every_option_is_explained(words: tuple[str, ...]) -> None:
         assert parameter.help.endswith("."), parameter.name
 
 
+@pytest.mark.slow
 def test_flags_show_no_type(run: Any) -> None:
     for words in COMMANDS:
         assert "<bool>" not in help_of(words)

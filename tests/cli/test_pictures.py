@@ -67,6 +67,7 @@ def test_demo_writes_and_lists_them(run: Any) -> None:
     assert all(name in Path("report.html").read_text() for name in ("heft", "best-device"))  # the methods compared
 
 
+@pytest.mark.slow
 def test_show_prints_draws_and_writes(run: Any, problem: hs.Problem, schedule: hs.Schedule) -> None:
     shown = run("show", "problem.json", "schedule.json", *PICTURES)
     assert (shown.exit_code, shown.stderr) == (0, "")
@@ -119,6 +120,7 @@ def test_without_a_schedule_only_the_report_is_written(run: Any, problem: hs.Pro
     assert "solution.json holds a solution without a schedule; there is nothing to show" in shown.stderr
 
 
+@pytest.mark.slow
 def test_what_cannot_be_written_loses_nothing_else(run: Any, problem: hs.Problem, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device", "trace.json")
@@ -198,6 +200,7 @@ def test_a_folder_is_no_file_to_write(run: Any, schedule: hs.Schedule) -> None:
     assert "folder.html: Is a directory" in failed.stderr
 
 
+@pytest.mark.slow
 def test_colours_by_the_modules_of_the_graph(run: Any, problem: hs.Problem, schedule: hs.Schedule) -> None:
     for way in ("op", "cut"):
         shown = run("show", "problem.json", "schedule.json", "--gantt", f"{way}.svg", "--colour-by", way)

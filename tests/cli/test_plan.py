@@ -26,6 +26,7 @@ def here(folder: Any) -> Any:
 WORK = ("--machine", "box.json", "--prompt", 20, "--output", 5)
 
 
+@pytest.mark.slow
 def test_it_prints_the_placement_its_rivals_its_limits_and_the_command(run: Any, here: Any) -> None:
     box((5e5, 5e5, 9e5)).write("box.json")
     shown = run("plan", "model", *WORK, "--for", "llama.cpp", "-o", "plan.json")
@@ -45,6 +46,7 @@ def test_it_prints_the_placement_its_rivals_its_limits_and_the_command(run: Any,
     assert facts["command"]["text"] in lines
 
 
+@pytest.mark.slow
 def test_each_tool_has_a_plan_of_its_own(run: Any, here: Any) -> None:
     facts = json.loads(run("plan", "model", *WORK, "--sequences", 4, "--for", "vllm, torch-pipeline", "--json").stdout)["plans"]
     assert [(one["tool"], one["regime"]) for one in facts] == [("vllm", "throughput"), ("torch-pipeline", "throughput")]
@@ -86,6 +88,7 @@ def test_what_does_not_fit_says_what_would(run: Any, here: Any) -> None:
     assert (facts["status"], facts["seconds"], facts["stages"]) == ("infeasible", None, [])
 
 
+@pytest.mark.slow
 def test_options_are_heard(run: Any, here: Any) -> None:
     facts = json.loads(run("plan", "model", *WORK, "--json").stdout)
     fewer = json.loads(run("plan", "model", *WORK, "--bits", 4, "--kv-dtype", "q8_0", "--json").stdout)
@@ -101,6 +104,7 @@ def test_options_are_heard(run: Any, here: Any) -> None:
     assert "fits, on 1 device; no times are asked for" in fit.stdout or "fits, on 2 devices" in fit.stdout
 
 
+@pytest.mark.slow
 def test_other_files_of_a_model(run: Any, here: Any) -> None:
     card = hs.frontends.configs.read("model")
     card.write("card.json")

@@ -21,6 +21,7 @@ def asked(folder: Path) -> list[str]:
     return ["plan", "config.json", "-m", "box.json", "--prompt", "20", "--output", "10", "--no-limits"]
 
 
+@pytest.mark.slow
 def test_the_page_has_the_command_that_is_printed(run: Run, folder: Path, asked: list[str]) -> None:
     result = run(*asked, "--for", "vllm", "--report", "plan.html")
     assert result.exit_code == 0, result.stderr
@@ -32,6 +33,7 @@ def test_the_page_has_the_command_that_is_printed(run: Run, folder: Path, asked:
     assert 'id="limits"' not in page
 
 
+@pytest.mark.slow
 def test_a_plan_that_does_not_fit_has_a_page_too(run: Run, folder: Path, asked: list[str]) -> None:
     result = run(*asked, "--context", 10**6, "--json", "--report", "plan.html")
     assert result.exit_code == 1, result.stderr

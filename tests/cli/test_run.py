@@ -112,6 +112,7 @@ def test_torchrun_runs_the_terminal(folder: Path) -> None:
     assert len(hs.read("run.json").makespans) == 3
 
 
+@pytest.mark.slow
 def test_outputs_that_differ_end_with_code_1(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "_difference", lambda *_: 0.25)
     done = run("run", "net_to_run:make", *QUICK, "--devices", "a")
@@ -147,6 +148,7 @@ def test_devices_are_pinned_if_there_are_enough_cores() -> None:
     assert places("a", False) == {"a": 1}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -173,6 +175,7 @@ def test_gpus_are_named_as_in_torch_or_given_a_name() -> None:
         places("cuda:0,cuda:0", False)
 
 
+@pytest.mark.slow
 def test_a_gpu_that_torch_does_not_have_is_refused(run: Any) -> None:
     done = run("run", "net_to_run:make", *QUICK, "--devices", "cpu0,cuda:99")
     assert done.exit_code == 2

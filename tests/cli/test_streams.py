@@ -52,6 +52,7 @@ def test_signals_leave_the_best_schedule_and_an_exit_code_of_their_own(problem: 
     assert hs.verify(problem, schedule) == []
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "SIGPIPE"), reason="no pipes as on POSIX")
 def test_a_closed_pipe_is_silent() -> None:
     reader, writer = os.pipe()
@@ -63,6 +64,7 @@ def test_a_closed_pipe_is_silent() -> None:
     assert (done.returncode, done.stderr) == (0, b"")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
 def test_a_full_disk_is_one_line_and_exit_code_2(problem: hs.Problem) -> None:
     with open("/dev/full", "wb") as full:

@@ -32,6 +32,7 @@ def without_gaps(problem):
     return problem.transfers is None or bool(np.isfinite(problem.transfers).all())
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:no sequence of operators matches")
 @pytest.mark.parametrize("name", COARSENINGS)
 @examples(40)
@@ -140,6 +141,7 @@ def test_clusters_share_labels_and_are_divided_where_no_device_is_left():
     assert len(set(coarsening.settled(problem, [0, 0, 1, 2], most_claim=11.0).tolist())) == 4
 
 
+@pytest.mark.slow
 @given(problems(n_tasks=st.integers(0, 9), colocation=True, missing_links=False, transfers=False), st.sampled_from([0.0, 2.0, 5.0]))
 def test_what_is_bound_together_claims_no_more_than_it_may(problem, most):
     pieces = coarsening.settled(problem, np.zeros(problem.n_tasks, np.int64), most)

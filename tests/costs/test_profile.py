@@ -89,6 +89,7 @@ def test_a_document_is_restored_to_the_bit(tmp_path_factory, profile):
     assert hs.read(path) == profile
 
 
+@pytest.mark.slow
 @given(profiles(), profiles(), profiles())
 def test_the_union_is_the_same_in_any_order(first, second, third):
     whole = first.merge(second).merge(third)

@@ -111,6 +111,7 @@ def test_batches_of_a_task_on_one_device_become_one():
     assert free.joined(np.array([0, 0, 0]), np.array([0.0, 1.0, 2.0])).task.tolist() == [0, 0, 1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("inputs", [1, 16])
 def test_sweeps_heed_limits_and_never_take_a_longer_schedule(inputs):
     problem = instances.profiled(6, 3, channels=2, inputs=inputs)

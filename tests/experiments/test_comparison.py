@@ -162,6 +162,7 @@ def test_records_of_other_experiments_are_left_out():
         Comparison(store).table("all")
 
 
+@pytest.mark.slow
 def test_the_page_has_every_table_and_loads_nothing(tmp_path: Path):
     pytest.importorskip("plotly")
     name = "</script><b>x"

@@ -64,6 +64,7 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return importlib.import_module("work_of_cases")
 
 
+@pytest.mark.slow
 def test_what_is_measured_is_not_measured_again(tmp_path: Path, work: ModuleType):
     log, path = tmp_path / "log", tmp_path / "deep" / "results.jsonl"
 
@@ -81,6 +82,7 @@ def test_what_is_measured_is_not_measured_again(tmp_path: Path, work: ModuleType
     assert len(Results(path)) == 3
 
 
+@pytest.mark.slow
 def test_a_killed_worker_is_a_record(tmp_path: Path, work: ModuleType):
     path = tmp_path / "results.jsonl"
     run([{"name": name} for name in ("kill", "good")], work.do, results=path)

@@ -167,6 +167,7 @@ def test_problems_are_files_patterns_and_generators(tmp_path: Path, monkeypatch:
     assert made[3].problem.cluster == hs.workloads.clusters.load("moirai_inter")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -218,6 +218,7 @@ class Pair:
     scale: float = 2.0
 
 
+@pytest.mark.slow
 def test_tensors_are_found_in_data_classes_and_in_whatever_torch_knows():
     model, x, y = Lambda(lambda m, x: x), torch.rand(3, 4), torch.rand(3, 4)
     model.forward = lambda given: Pair(model.fc(given["pairs"][0].x) * given["pairs"][0].y, x)
@@ -318,6 +319,7 @@ def test_a_reason_keeps_the_lines_that_name_a_constraint():
     assert reason(ValueError()) == "ValueError: no message"
 
 
+@pytest.mark.slow
 def test_keywords_alone_are_an_example():
     assert capture(nn.Linear(4, 2), example_kwargs={"input": torch.zeros(3, 4)}) == capture(nn.Linear(4, 2), torch.zeros(3, 4))
     assert record(nn.Linear(4, 2), example_kwargs={"input": torch.zeros(3, 4)}) == record(nn.Linear(4, 2), torch.zeros(3, 4))

@@ -106,6 +106,7 @@ class Mixture(nn.Module):
         return torch.zeros_like(x).index_add(0, order // self.chosen, made)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(aten, "_grouped_mm"), reason="this torch has no products of matrices in groups")
 def test_experts_of_a_mixture_count():
     rows, width, inner, experts, chosen = 24, 16, 32, 4, 2

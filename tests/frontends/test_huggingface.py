@@ -31,6 +31,7 @@ def module_of(config):
         return kinds.get(config["model_type"], transformers.AutoModelForCausalLM).from_config(made, dtype=torch.bfloat16)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("family", "shape"), MANY)
 def test_formulas_are_equal_to_the_module_in_every_part(family, shape):
     config = {"model_type": family, **CONFIGS[family][shape]}

@@ -82,6 +82,7 @@ def test_modules_that_have_to_be_on_one_device():
     assert whole().coarse.graph.names == ("x", "embed", "layers.0", "layers.1", "layers.2", "tanh", "head")
 
 
+@pytest.mark.slow
 def test_the_best_period_becomes_a_pipeline_that_computes_the_same():
     solution = hs.solve(whole().coarse, "contiguous", objective="period")
     assert solution.schedule is not None

@@ -89,6 +89,7 @@ def views(draw):
     return array, tuple(draw(st.permutations(lengths)))
 
 
+@pytest.mark.slow
 @examples(30)
 @given(views())
 def test_a_reshape_is_a_view_exactly_where_it_is_one_for_numpy(case):

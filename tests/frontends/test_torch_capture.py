@@ -151,6 +151,7 @@ def test_shapes_are_those_of_one_input(layer, size, shape):
         assert shape in fused.shape, "fusion keeps it"
 
 
+@pytest.mark.slow
 def test_half_precision_halves_the_bytes():
     model = nn.Linear(3, 5)
     full, half = (capture(model.to(dtype), torch.zeros(2, 3, dtype=dtype)) for dtype in (torch.float32, torch.float16))
@@ -180,6 +181,7 @@ def test_batch_norm_stands_alone_where_it_cannot_be_folded():
     assert capture(training, torch.zeros(1, 3, 6, 6)).op == ("input", "conv2d", "batch_norm")
 
 
+@pytest.mark.slow
 def test_a_functional_model_is_named_by_its_operators():
     graph = capture(Lambda(lambda m, x, y: F.relu(x @ y) + F.relu(y)), (torch.zeros(1, 4, 4), torch.zeros(1, 4, 4)))
     assert len(set(graph.names)) == graph.n_tasks
@@ -197,6 +199,7 @@ def attention_model():
     return Lambda(attention, qkv=nn.Linear(8, 24), out=nn.Linear(8, 8))
 
 
+@pytest.mark.slow
 def test_attention_moves_each_part_once_and_its_work_counts():
     graph = capture(attention_model(), torch.zeros(1, 5, 8))
     name = "scaled_dot_product_attention"
@@ -214,6 +217,7 @@ def test_the_attention_kernel_of_the_cpu_counts_too():
     assert graph.output_bytes[1] == 2 * 5 * 4 * 4  # not the second output, which has no readers
 
 
+@pytest.mark.slow
 def test_the_parts_of_a_split_move_on_their_own():
     def forward(m, x):
         a, b, c = x.split([1, 2, 5], 1)
@@ -231,6 +235,7 @@ def test_the_parts_of_a_split_move_on_their_own():
     }
 
 
+@pytest.mark.slow
 def test_an_operator_of_several_outputs_sends_the_one_that_is_read():
     def forward(m, x):
         values, places = x.max(-1)
@@ -253,6 +258,7 @@ def test_reading_a_tensor_twice_moves_it_once_and_an_expanded_one_as_stored():
     assert edges(graph)["fc/linear", "mul"] == 16
 
 
+@pytest.mark.slow
 def test_shared_weights_count_in_every_task_that_reads_them():
     class Tied(nn.Module):
         def __init__(self):
@@ -272,6 +278,7 @@ def test_shared_weights_count_in_every_task_that_reads_them():
     assert graph.bytes_accessed[1] == 24 + 96 + 96
 
 
+@pytest.mark.slow
 def test_what_depends_on_no_argument_is_weight_of_its_readers():
     def forward(m, x):
         mask = torch.ones(x.shape[1], x.shape[1], device=x.device).tril()
@@ -294,6 +301,7 @@ def test_keyword_arguments_in_containers_and_scalars():
     assert graph.output_bytes.tolist() == [16] * 5
 
 
+@pytest.mark.slow
 def test_keyword_arguments_may_be_spelled_out_or_not():
     class Named(nn.Module):
         def forward(self, x, *, bias=None, **other):
@@ -306,6 +314,7 @@ def test_keyword_arguments_may_be_spelled_out_or_not():
         assert "forward" not in vars(model)
 
 
+@pytest.mark.slow
 def test_unread_arguments_are_left_out_and_those_without_the_batch_count_in_full():
     graph = capture(Lambda(lambda m, x, unused, table: x + table, width=4), (torch.zeros(3, 4), torch.zeros(3), torch.zeros(1, 4)))
     assert graph.op == ("input", "input", "linear", "add")
@@ -445,6 +454,7 @@ def test_other_messages():
         capture(nn.Linear(4, 4), (torch.tensor(1.0),))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", ["frontends.torch", "runtime.Program", "runtime.ModuleProfiler"])
 def test_missing_torch_names_the_extra(part):
     code = f"import sys; sys.modules['torch'] = None; import hetsched as hs; hs.{part}"

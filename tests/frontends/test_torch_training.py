@@ -272,6 +272,7 @@ def test_every_parameter_is_updated_once_from_its_gradient_and_nothing_is_lost(n
     assert graph.flops.sum() == counter.get_total_flops()
 
 
+@pytest.mark.slow
 @examples(4)
 @given(networks(linear=False), st.integers(7, 9))
 def test_the_forward_part_is_what_capture_gives(network, size):

@@ -87,6 +87,7 @@ def test_the_fastest_counts_are_those_of_least_device_time():
     assert Strings(problem).fastest().tolist() == [[2, 2]], "2 + 2.5 s against 9, and 4 + 2 with three on x"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("communication", ["delay", *CONTENDED])
 @pytest.mark.parametrize("batching", ["once", "free"])
 def test_a_string_is_worth_what_its_decision_simulates_to(batching, communication):

@@ -29,6 +29,7 @@ def layered(n: int = 100, communication: str = "delay") -> hs.Problem:
     return hs.Problem(graph, hs.Cluster(["x", "y", "z"], bandwidth=2.0), durations=rng.random((n, 3)), communication=communication)
 
 
+@pytest.mark.slow
 @given(problem=strategies.problems(), seed=st.integers(0, 9))
 def test_it_is_never_worse_than_heft_and_keeps_to_its_limit(problem, seed):
     note(encode(problem).decode())

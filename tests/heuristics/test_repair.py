@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,6 +22,7 @@ def loosened(problem):
     return problem.replace(cluster=cluster, graph=problem.graph.replace(colocation=None))
 
 
+@pytest.mark.slow
 @given(problems(memory="static", communication=st.sampled_from(UNCONTENDED)), st.data())
 def test_repaired_decisions_are_valid(problem, data):
     decision = data.draw(decisions(loosened(problem)))

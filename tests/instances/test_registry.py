@@ -85,6 +85,7 @@ def test_a_claim_is_an_exact_fraction(value: str):
         family(instance(Claim("lower", value, "published", "someone", TODAY)))
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_evidence_is_the_decision(data):
     problem = data.draw(problems())

@@ -102,6 +102,7 @@ def test_a_solve_survives_the_abort_of_its_solver(method: str, started: list[apa
     assert any("killed by signal 6 (SIGABRT)" in message for message in solution.messages)
 
 
+@pytest.mark.slow
 def test_a_formulation_keeps_the_incumbent_of_its_solver(started: list[apart._Child], monkeypatch: pytest.MonkeyPatch) -> None:
     signal_when_at_work(monkeypatch, signal.SIGKILL, 0.5)
     problem = long()
@@ -144,6 +145,7 @@ def test_a_solver_that_ignores_its_limit_is_ended(started: list[apart._Child], m
     started[0].process.process.wait(timeout=60)
 
 
+@pytest.mark.slow
 def test_one_process_serves_solve_after_solve(started: list[apart._Child]) -> None:
     for _ in range(3):
         assert solvers.hard(4).solve("highs").proven == "optimal"
@@ -157,6 +159,7 @@ def test_one_process_serves_solve_after_solve(started: list[apart._Child]) -> No
     assert len(started) == 2
 
 
+@pytest.mark.slow
 def test_a_limit_that_ends_before_the_solver_is_loaded_costs_no_process(started: list[apart._Child]) -> None:
     outcome = solvers.hard(4).solve("cpsat", time_limit=0.0)
     assert outcome.stopped == "time limit"

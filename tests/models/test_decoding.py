@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,6 +20,7 @@ def chosen(problem: hs.Problem, decision: hs.Decision) -> np.ndarray:
     return x
 
 
+@pytest.mark.slow
 @given(problem=problems(batching="once", inputs=st.integers(1, 3)), seed=st.integers(0, 2**32 - 1), data=st.data())
 def test_any_times_are_decoded_to_an_order_without_a_cycle(problem: hs.Problem, seed: int, data: st.DataObject) -> None:
     """Times of a solver respect precedence and the order on a device within its tolerance only."""

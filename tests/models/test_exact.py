@@ -86,6 +86,7 @@ def sent(communication: str, nodes: str) -> hs.Problem:
     return hs.Problem(graph, cluster, durations=np.ones((2, 3, 2)), inputs=2, batch_sizes=[1, 2], communication=communication)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["milp", "milp:highs", "cpsat", "moirai"])
 @pytest.mark.parametrize(
     ("communication", "nodes", "makespan"), [("channel", "xyz", 14.0), ("port", "xyz", 24.0), ("node", "xyy", 24.0), ("node", "xxy", 14.0)]

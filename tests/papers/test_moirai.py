@@ -97,6 +97,7 @@ def test_moirai_outperforms_consistently_or_not() -> None:
     assert one(latency.FIGURE_9, rows({"m-sct": 0.9, "getf": 1.1, "moirai": 1.0}, bound=0.8), text) is Verdict.UNSEEN
 
 
+@pytest.mark.slow
 def test_larger_models_and_more_bandwidth_are_judged_by_the_seeds() -> None:
     growing = rows({placing.LEARNED: [2.0, 2.1], "moirai": 1.0})
     for row in growing:

@@ -104,6 +104,7 @@ def test_results_of_other_sources_are_told(squares: Path, tmp_path: Path) -> Non
     assert "2 of its cases were measured with other sources of hetsched; --fresh measures the paper again" in str(made)
 
 
+@pytest.mark.slow
 def test_a_line_cut_off_is_measured_again_and_a_damaged_file_is_told(squares: Path, tmp_path: Path) -> None:
     hs.reproduce("squares", data=squares, results=tmp_path)
     path = tmp_path / "squares.jsonl"

@@ -25,6 +25,7 @@ from hetsched.testing.profiles import examples
 from hetsched.verification.placement import verify_placement
 
 
+@pytest.mark.slow
 @examples(400)
 @given(chain_problems())
 def test_the_least_latency_is_that_of_the_enumeration_for_each_number_of_stages(problem):
@@ -40,6 +41,7 @@ def test_the_least_latency_is_that_of_the_enumeration_for_each_number_of_stages(
     assert (found.best is None) == (best.latency.placement is None)
 
 
+@pytest.mark.slow
 @examples(400)
 @given(chain_problems())
 def test_the_least_period_is_that_of_the_enumeration(problem):
@@ -76,6 +78,7 @@ def test_the_verifier_finds_stages_that_do_not_keep_to_nodes():
         problem.replace(nodes=[0, -1, 0])
 
 
+@pytest.mark.slow
 @examples(200)
 @given(chain_problems(tight=True))
 def test_the_least_missing_bytes_are_those_of_the_enumeration(problem):
@@ -84,6 +87,7 @@ def test_the_least_missing_bytes_are_those_of_the_enumeration(problem):
     assert (least == 0) == (least_latency(problem).best is not None)
 
 
+@pytest.mark.slow
 @examples(100)
 @given(chain_problems(n_items=st.integers(2, 6)), st.integers(1, 3))
 def test_a_problem_for_each_number_of_stages_is_solved_for_each(problem, slower):
@@ -115,6 +119,7 @@ def _least_with(problem, count):
     return found
 
 
+@pytest.mark.slow
 @examples(100)
 @given(chain_problems(tight=True, n_items=st.integers(1, 6)), st.data())
 def test_more_memory_or_faster_links_never_make_it_worse(problem, data):
@@ -204,6 +209,7 @@ def test_both_neighbours_of_the_crossing_are_compared():
     assert least_period(problem).placement == Placement.of(problem, ["x", "y"], [1, 1])
 
 
+@pytest.mark.slow
 @examples(150)
 @given(chain_problems(overlap=True), st.floats(1, 1.5), st.sampled_from([1, 2, paths.PART]))
 def test_what_is_known_prunes_but_loses_nothing(problem, factor, part):

@@ -50,6 +50,7 @@ def test_the_next_best_is_the_best_of_the_other_orders(model, where, work):
     assert plan.second_best().value == pytest.approx(min(values, default=math.inf), rel=1e-9)
 
 
+@pytest.mark.slow
 @examples(40)
 @given(cards, machines, workloads, st.sampled_from([0.1, 0.5]))
 @example(card(1), machine((140496.0, 140496.0), (2.0, 2.0)), hs.Workload(1, 1), 0.1)  # the idle one of two alike is faster

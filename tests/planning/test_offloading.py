@@ -25,6 +25,7 @@ from hetsched.verification.placement import verify_placement
 from tests.planning.test_questions import box, sparse
 
 
+@pytest.mark.slow
 @examples(300)
 @given(offloading_problems())
 def test_the_least_latency_is_that_of_the_enumeration_for_each_number_of_stages(problem):
@@ -41,6 +42,7 @@ def test_the_least_latency_is_that_of_the_enumeration_for_each_number_of_stages(
     assert least_latency(problem.replace(offloading=None)).latency.min() >= best.latency.value
 
 
+@pytest.mark.slow
 @examples(200)
 @given(offloading_problems())
 def test_the_least_missing_bytes_are_those_of_the_enumeration(problem):
@@ -52,6 +54,7 @@ def test_the_least_missing_bytes_are_those_of_the_enumeration(problem):
     assert (value == 0) == (best.latency.placement is not None)
 
 
+@pytest.mark.slow
 @examples(200)
 @given(st.data())
 def test_the_check_and_the_evaluation_agree_about_every_placement(data):
@@ -72,6 +75,7 @@ def test_the_check_and_the_evaluation_agree_about_every_placement(data):
     assert sum(row.amount for row in violations if row.rule == "memory") == values.all_missing_bytes
 
 
+@pytest.mark.slow
 @examples(150)
 @given(offloading_problems(), st.sampled_from([-0.25, 0.0, 3.0, math.inf]))
 def test_what_is_known_prunes_but_loses_nothing(problem, above):
@@ -104,6 +108,7 @@ def test_a_search_that_ends_early_has_a_bound_below_the_best(problem, looks):
     assert [event.bound for event in told] == sorted(event.bound for event in told)
 
 
+@pytest.mark.slow
 def test_a_plan_that_ends_early_is_the_best_so_far_and_comes_back_from_its_document(tmp_path):
     best = hs.plan(sparse(5), box((8e5, 3e6), (8.0, 1.0)), hs.Workload(20, 5), tool="llama.cpp")
     assert best.placement.offloaded
@@ -145,6 +150,7 @@ def test_the_least_number_of_alike_items_that_fits_is_offloaded_and_the_first_of
     assert least_offloaded(alone)[0] > value
 
 
+@pytest.mark.slow
 def test_what_holds_weights_of_several_stages_has_room_for_all():
     """Alone each stage would offload more than the holder has room for; the faster placement needs the more of it."""
     n = 5

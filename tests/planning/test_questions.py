@@ -318,6 +318,7 @@ def test_prompts_are_computed_at_once_where_a_tool_has_no_chunks():
     assert (once[1:-1] == 5 * chunked[1:-1]).all()
 
 
+@pytest.mark.slow
 @examples(40)
 @given(cards, boxes, workloads, st.sampled_from([None, *NAMES]))
 def test_fewer_bits_a_shorter_context_and_faster_links_are_never_worse(model, where, work, name):
@@ -357,6 +358,7 @@ def test_the_default_of_two_gpus_and_the_cpu_is_evaluated_as_it_is_run(model, sh
         assert row.value == evaluate(plan.question.of(row.placement), row.placement).latency
 
 
+@pytest.mark.slow
 def test_a_default_that_returns_to_its_first_gpu_is_the_answer_where_it_is_better(tmp_path):
     """Requests go back to the first GPU for the last block and the head, which no placement in intervals does as fast."""
     model = card(2)

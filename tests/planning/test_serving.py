@@ -53,6 +53,7 @@ def refuted(problem, bound):
 # ---------------------------------------------------------------------- bounds
 
 
+@pytest.mark.slow
 @examples(100)
 @given(UNLIMITED, st.integers(1, 8))
 def test_bounds_are_above_the_enumeration_and_refute_themselves(problem, parts):
@@ -62,12 +63,14 @@ def test_bounds_are_above_the_enumeration_and_refute_themselves(problem, parts):
         assert math.isinf(bound.value) or refuted(problem, bound)
 
 
+@pytest.mark.slow
 @examples(100)
 @given(LIMITED)
 def test_bounds_hold_where_links_are_limited(problem):
     assert tightest(problem).value >= best_serving(problem).value
 
 
+@pytest.mark.slow
 @examples(60)
 @given(serving_problems(n_items=st.integers(1, 60), n_devices=st.integers(1, 12), limited=False))
 def test_the_tightest_bound_is_the_least_and_is_refuted(problem):
@@ -131,6 +134,7 @@ def test_each_broken_rule_is_found():
 # ---------------------------------------------------------------------- model and search
 
 
+@pytest.mark.slow
 @examples(100)
 @given(UNLIMITED)
 def test_the_rows_cut_no_placement_that_reaches_what_they_are_made_for(problem):
@@ -142,6 +146,7 @@ def test_the_rows_cut_no_placement_that_reaches_what_they_are_made_for(problem):
         assert max_flow(problem, made.decode(values)).throughput == best.value
 
 
+@pytest.mark.slow
 @examples(60)
 @given(serving_problems(n_devices=st.integers(1, 5), limited=False))
 def test_the_model_alone_reaches_the_enumeration(problem):

@@ -197,6 +197,7 @@ def test_members_of_this_process_alone_run_here(mine, pools):
     assert only.schedule is not None
 
 
+@pytest.mark.slow
 def test_a_failing_member_does_not_affect_the_others():
     problem = tangle()
     solution = hs.solve(problem, evaluations=2000, options={"members": ["raises", "heft", "wanders"]})

@@ -208,6 +208,7 @@ def test_a_file_keeps_its_mode_and_a_link_its_place(tmp_path):
     assert hs.read(tmp_path / "new.json") == awkward()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.path.exists("/dev/stdout"), reason="no devices")
 def test_standard_output_is_written_to_and_not_replaced(tmp_path):
     script = "import hetsched as hs; print('before', flush=True); hs.Cluster(['a']); from hetsched.documents import write\n"

@@ -40,6 +40,7 @@ def test_a_permuted_data_frame_gives_the_same_problem(data):
         assert problem.replace(cluster=cluster, durations=given_so) == problem
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_mappings_go_by_name_whatever_their_order(data):
     problem = data.draw(problems())

@@ -164,6 +164,7 @@ def test_cost_models_fill_in_durations():
     assert again.batch_sizes.tolist() == [1]
 
 
+@pytest.mark.slow
 @examples(200)
 @given(problems(n_tasks=st.integers(1, 5), missing_links=True))
 def test_eligible_devices_are_what_is_left_when_nothing_more_can_be_dropped(problem):

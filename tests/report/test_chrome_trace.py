@@ -52,6 +52,7 @@ def test_a_file_written_in_parts_is_the_trace(tmp_path: Path, monkeypatch: pytes
     assert (tmp_path / "trace.json").read_bytes() == msgspec.json.encode(hs.report.chrome_trace(problem, solution))
 
 
+@pytest.mark.slow
 @given(schedules())
 def test_a_trace_has_the_batches_and_transfers_of_the_schedule(case: tuple[hs.Problem, hs.Schedule]) -> None:
     problem, schedule = case
@@ -79,6 +80,7 @@ def test_tracks_and_arrows_have_distinct_numbers(case: tuple[hs.Problem, hs.Sche
     assert ends["s"] == ends["f"] == list(range(2 * len(case[1].transfers)))
 
 
+@pytest.mark.slow
 @given(schedules())
 def test_counters_peak_at_the_peak_memory(case: tuple[hs.Problem, hs.Schedule]) -> None:
     problem, schedule = case

@@ -44,6 +44,7 @@ def test_every_batch_is_a_bar_and_every_transfer_a_line(case: tuple[hs.Problem, 
     assert [label.get_text() for label in ax.get_yticklabels()] == list(schedule.devices)
 
 
+@pytest.mark.slow
 def test_a_second_schedule_has_a_paler_row_below_that_of_each_device(tmp_path: Path) -> None:
     problem, solution = diamond()
     assert solution.schedule is not None
@@ -202,6 +203,7 @@ def test_a_thousand_tasks_stay_legible(tmp_path: Path) -> None:
     assert 0.3 < white < 0.95
 
 
+@pytest.mark.slow
 def test_fifty_devices_and_an_empty_schedule_are_drawn() -> None:
     cluster = hs.Cluster([f"d{k}" for k in range(50)], bandwidth=1.0)
     problem = hs.Problem(hs.TaskGraph(["a"], []), cluster, durations=np.zeros((1, 50)))

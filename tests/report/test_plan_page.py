@@ -146,6 +146,7 @@ def large(**changes):
     return hs.plan(card(), hs.Machine(hs.Cluster(devices, bandwidth=1e8), **changes), work)
 
 
+@pytest.mark.slow
 def test_names_are_text_and_devices_without_a_stage_are_there():
     plan = large(reserved_bytes={"spare": 2e3})
     assert plan.placement is not None

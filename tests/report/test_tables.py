@@ -30,6 +30,7 @@ def test_the_device_table_adds_up(case: tuple[hs.Problem, hs.Schedule]) -> None:
     assert (table.utilisation <= 1 + 1e-9).all()
 
 
+@pytest.mark.slow
 @given(schedules())
 def test_the_data_frame_has_a_row_a_batch_by_start(case: tuple[hs.Problem, hs.Schedule]) -> None:
     problem, schedule = case

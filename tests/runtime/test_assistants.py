@@ -30,6 +30,7 @@ POLICIES = st.sampled_from(
 STEADY = st.lists(st.sampled_from([1.0, 1.5, 2.0, 3.0]), min_size=3, max_size=3)
 
 
+@pytest.mark.slow
 @examples(40)
 @given(placed(n_tasks=st.integers(2, 6)), POLICIES, st.lists(FACTORS, min_size=3, max_size=3), st.integers(0, 9))
 def test_every_decision_keeps_every_rule(case: tuple[hs.Problem, hs.Decision], make: Any, factors: list[float], seed: int) -> None:

@@ -77,6 +77,7 @@ class Pool(nn.Module):
         return F.relu(values), indices
 
 
+@pytest.mark.slow
 def test_of_a_tuple_the_elements_that_are_read_are_values():
     program = Program(Pool(), torch.randn(2, 3, 8, 8))
     values = Compiled(program).values
@@ -111,6 +112,7 @@ class Norms(nn.Module):
         )
 
 
+@pytest.mark.slow
 def test_batch_norm_is_folded_into_convolutions_that_feed_nothing_else():
     module, x = Norms().eval(), torch.randn(2, 4, 6, 6)
     program = Program(module, x)
@@ -123,6 +125,7 @@ def test_batch_norm_is_folded_into_convolutions_that_feed_nothing_else():
     assert not Compiled(program, fold=False)._merged
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fold", [False, True])
 def test_a_changed_weight_changes_the_result(fold):
     module, x = Norms().eval(), torch.randn(2, 4, 6, 6)

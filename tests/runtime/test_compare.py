@@ -138,6 +138,7 @@ def test_transfers_of_one_message_are_counted_as_saved():
     assert measured.makespan == 10
 
 
+@pytest.mark.slow
 @given(planned(communication=st.sampled_from(["delay", "per-input"])))
 @examples(150)
 def test_a_run_as_forecast_has_no_error(case):
@@ -149,6 +150,7 @@ def test_a_run_as_forecast_has_no_error(case):
     str(comparison)
 
 
+@pytest.mark.slow
 @given(planned(), st.sampled_from([0.5, 2.0]))
 @examples(100)
 def test_durations_alone_are_the_error_where_all_tasks_take_a_multiple(case, factor):

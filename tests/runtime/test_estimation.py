@@ -127,6 +127,7 @@ def test_workspace_lowers_the_memory_of_devices_under_peak():
         assert problem.graph == machine.graph
 
 
+@pytest.mark.slow
 def test_it_imports_no_torch():
     code = "import sys, hetsched as hs; hs.runtime.two_step; assert 'torch' not in sys.modules; assert 'two_step' in dir(hs.runtime)"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)

@@ -173,6 +173,7 @@ def test_an_executor_returns_what_the_module_does(drawn, fold, copies):
         assert hs.verify(timeline.problem(problem), timeline.schedule) == []
 
 
+@pytest.mark.slow
 def test_a_module_and_a_schedule_are_enough():
     module = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 36, 2)).eval()
     x = torch.randn(1, 3, 8, 8)
@@ -185,6 +186,7 @@ def test_a_module_and_a_schedule_are_enough():
         assert run.plan.devices == ("d0", "d1")
 
 
+@pytest.mark.slow
 def test_a_changed_weight_changes_the_result():
     module, x = nn.Linear(3, 3).eval(), torch.randn(1, 3)
     schedule = hs.solve(problem_of(hs.frontends.torch.capture(module, x)), "heft").schedule
@@ -711,6 +713,7 @@ def test_a_profile_may_take_as_long_for_each_device():
             within(lambda: run._run((X,), {}, serial=True))
 
 
+@pytest.mark.slow
 def test_weights_that_were_folded_must_not_change():
     module = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(16, 2)).eval()
     x = torch.randn(1, 3, 4, 4)
@@ -841,6 +844,7 @@ def test_results_can_be_used_in_autograd_and_changed():
     y += 1
 
 
+@pytest.mark.slow
 def test_autocast_is_that_of_the_caller():
     module, x = nn.Linear(3, 3).eval(), torch.randn(1, 3)
     schedule = hs.solve(problem_of(hs.frontends.torch.capture(module, x)), "heft").schedule
@@ -851,6 +855,7 @@ def test_autocast_is_that_of_the_caller():
         assert run(x).dtype == torch.float32
 
 
+@pytest.mark.slow
 def test_a_placed_argument_that_is_the_result_is_returned():
     class Same(nn.Module):
         def forward(self, x):
@@ -903,6 +908,7 @@ def test_a_schedule_of_other_tasks_is_refused():
     Executor(Program(module, x, fuse=True), None, schedule, devices={"d0": 1, "d1": 1}).close()
 
 
+@pytest.mark.slow
 def test_a_value_whose_inputs_cannot_be_told_apart_is_refused_by_name():
     class Mixes(nn.Module):
         def forward(self, x):

@@ -253,6 +253,7 @@ def test_a_machine_without_overheads_changes_no_problem(problem):
     assert Machine().problem(problem) == problem.replace(durations=problem.durations, batch_sizes=problem.batch_sizes)
 
 
+@pytest.mark.slow
 def test_a_forecast_does_without_torch():
     code = "import sys; from hetsched.runtime import forecast, Plan; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

@@ -64,6 +64,7 @@ def together(function, size=2, seconds=BOUND):
 # ---------------------------------------------------------------------- results
 
 
+@pytest.mark.slow
 @given(drawn=ranked(runs(2)))
 @examples(4)
 def test_the_result_is_on_one_rank(drawn):
@@ -251,6 +252,7 @@ def test_a_rank_that_hangs_after_its_last_task_ends_the_others(monkeypatch, hung
     assert str(other).endswith("start the processes again")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["weights", "fold"])
 def test_ranks_that_differ_are_refused(what):
     programs = []

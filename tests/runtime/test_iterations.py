@@ -34,6 +34,7 @@ def slowed(problem: hs.Problem, factors: list[float], start: int = 0) -> Scenari
     return Scenario([SlowDown(name, factor, start) for name, factor in zip(problem.cluster.names, factors, strict=False)])
 
 
+@pytest.mark.slow
 @given(placed())
 def test_without_a_scenario_every_iteration_is_the_schedule(case: tuple[hs.Problem, hs.Decision]) -> None:
     problem, decision = case
@@ -44,6 +45,7 @@ def test_without_a_scenario_every_iteration_is_the_schedule(case: tuple[hs.Probl
     assert (run.migrations, run.pause.sum(), list(run.decisions)) == (0, 0, [0])
 
 
+@pytest.mark.slow
 @given(placed(), st.lists(FACTORS, min_size=3, max_size=3), st.integers(0, 3))
 def test_a_slow_down_is_a_problem_with_longer_durations(case: tuple[hs.Problem, hs.Decision], factors: list[float], start: int) -> None:
     problem, decision = case
@@ -53,6 +55,7 @@ def test_a_slow_down_is_a_problem_with_longer_durations(case: tuple[hs.Problem, 
     assert run.seconds.tolist() == [makespans[t >= start] for t in range(3)]
 
 
+@pytest.mark.slow
 @given(placed(n_devices=3), st.lists(FACTORS, min_size=3, max_size=3), st.lists(FACTORS, min_size=3, max_size=3))
 def test_an_iteration_is_the_schedule_of_the_scenario_s_problem(
     case: tuple[hs.Problem, hs.Decision], factors: list[float], links: list[float]
@@ -72,6 +75,7 @@ def test_an_iteration_is_the_schedule_of_the_scenario_s_problem(
     assert Scenario(noise=0.1, interference=Interference(rate=1)).problem(problem, 0) is scenario.problem(problem, 0) is problem
 
 
+@pytest.mark.slow
 @given(placed(communication=st.sampled_from(UNCONTENDED)), st.lists(FACTORS, min_size=3, max_size=3), st.integers(0, 2))
 def test_a_slower_device_never_shortens_an_iteration(case: tuple[hs.Problem, hs.Decision], factors: list[float], slow: int) -> None:
     """This holds for fixed orders without contention."""

@@ -65,6 +65,7 @@ def test_every_task_takes_time_and_memory_that_grow_with_the_batch(net):
     assert torch.get_num_threads() == threads
 
 
+@pytest.mark.slow
 def test_bytes_are_those_of_the_tensors_that_a_task_makes(profiler):
     index, memory = profiler.graph.index, profiler.measure(4, "one").memory_bytes
     assert memory[index["wide/conv2d"]] == 4 * 16 * 32 * 32 * 4
@@ -155,6 +156,7 @@ def test_the_runs_for_warming_up_do_not_count(profiler):
     assert profiler._repeated(lambda: np.array([next(runs)])).tolist() == [[1.0], [2.0], [6.0]]
 
 
+@pytest.mark.slow
 def test_quartiles_enclose_the_median_and_cpu_time_is_known_of_one_thread(net):
     devices = {"one": 1, "two": 2, "core": [min(os.sched_getaffinity(0))]}
     profiler = ModuleProfiler(net, torch.randn(1, 3, 32, 32), devices=devices, repeats=5)
@@ -174,6 +176,7 @@ def test_quartiles_enclose_the_median_and_cpu_time_is_known_of_one_thread(net):
     assert dict(rows[0].software)["torch"] == torch.__version__
 
 
+@pytest.mark.slow
 def test_cpu_time_is_that_of_a_working_thread(net):
     profiler = ModuleProfiler(net, torch.randn(1, 3, 32, 32), clock="cpu", **QUICK)
     assert profiler.measure(8, alternating(profiler)).seconds.sum() > 0
@@ -202,6 +205,7 @@ def test_two_steps_on_the_machine_and_again_from_the_file(profiler, tmp_path):
     assert measure(Recorder(profile=read), [1, 2, 4]) == result.regression.profile
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "message"),
     [

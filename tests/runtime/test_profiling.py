@@ -74,6 +74,7 @@ def test_what_changes_the_computation_changes_the_digest(other):
     assert mine not in [digest for name, digest in found.items() if "conv2d" in name]
 
 
+@pytest.mark.slow
 def test_what_reads_what_counts():
     one, other = (digests(function, 4, 4, dynamic_batch=False) for function in (lambda m, x: x @ x.t(), lambda m, x: x.t() @ x))
     assert set(one.values()) != set(other.values())
@@ -126,6 +127,7 @@ def test_a_profile_has_times_memory_hand_offs_and_dispatch(measured):
     assert {device.threads for device in measured.devices} == {1}
 
 
+@pytest.mark.slow
 def test_a_problem_of_a_profile_is_solved_and_run(measured, module):
     problem = measured.problem(inputs=2)
     assert problem.graph.names == measured.network().graph.names
@@ -169,6 +171,7 @@ def test_what_is_known_is_not_measured_again(measured, module):
     assert sibling.problem(graph=sibling.networks[0].graph).n_tasks in (2, 6)
 
 
+@pytest.mark.slow
 def test_a_network_with_common_operators_is_priced_by_them(measured):
     wider = Function(lambda m, x: F.relu(m.b(x)).flatten(1)).eval()
     x = torch.randn(2, 4, 16, 16)
@@ -197,6 +200,7 @@ def test_the_same_machine_is_compared_with_itself(measured):
     assert len(compare_profiles(measured, measured).rows) == 2 * 4, "equal cores are one"
 
 
+@pytest.mark.slow
 def test_the_default_batch_is_that_of_the_example(module):
     found = profile(module, torch.randn(3, 4, 8, 8), devices={"cpu": [min(os.sched_getaffinity(0))]}, warmup=0, runs=1)
     assert found.batch_sizes == (3,)
@@ -205,6 +209,7 @@ def test_the_default_batch_is_that_of_the_example(module):
     assert found.problem().inputs == 3
 
 
+@pytest.mark.slow
 def test_all_tasks_on_one_device_compute_what_the_module_does(module):
     x = torch.randn(2, 4, 8, 8)
     program = Program(module, x)

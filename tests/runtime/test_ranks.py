@@ -70,6 +70,7 @@ def ranked(draw, decided):
     return module, program, problem, decision, ranks
 
 
+@pytest.mark.slow
 @given(drawn=ranked(runs(2)), fold=st.booleans(), copies=st.booleans())
 @examples(8)
 def test_two_processes_return_what_the_module_does(pair, drawn, fold, copies):
@@ -88,6 +89,7 @@ def test_two_processes_return_what_the_module_does(pair, drawn, fold, copies):
         assert hs.runtime.verify_run(problem, timeline) == []
 
 
+@pytest.mark.slow
 @given(drawn=ranked(split_runs(2)))
 @examples(8)
 def test_batches_split_over_processes_have_the_results_of_the_module(pair, drawn):
@@ -324,6 +326,7 @@ def test_autocast_and_streams_are_refused(processes):
         assert value(run(order())) == 6
 
 
+@pytest.mark.slow
 def test_training_steps_are_refused(processes):
     model = torch.nn.Linear(3, 3)
     program = TrainingProgram(model, torch.ones(2, 3), optimiser=torch.optim.SGD(model.parameters()))

@@ -68,6 +68,7 @@ def expected_of(module, args):
         return module(*args)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:the tasks take")
 @given(drawn=programs(), count=st.integers(1, 3), policy=st.integers(0, 3), seed=st.integers(0, 99), copies=st.booleans())
 @examples(20)
@@ -94,6 +95,7 @@ def test_results_are_the_module_s_whatever_a_policy_decides(drawn, count, policy
     assert set(np.flatnonzero(run.pause).tolist()) == run.decisions.keys() - {0}
 
 
+@pytest.mark.slow
 @given(drawn=programs(), data=st.data())
 @examples(15)
 def test_decisions_with_other_batches_replace_one_another(drawn, data):
@@ -114,6 +116,7 @@ def test_decisions_with_other_batches_replace_one_another(drawn, data):
             assert hs.runtime.compare(problem, decision, within(lambda: placed.measure(*args, runs=1))).runs == 1
 
 
+@pytest.mark.slow
 def test_a_call_of_another_thread_in_the_middle_of_migrations_has_its_result():
     results, ended = [], threading.Event()
     with executor() as placed:

@@ -103,6 +103,7 @@ def test_a_program_returns_what_the_module_returns(program, block, count):
     assert torch.equal(program(x), expected(block, x))
 
 
+@pytest.mark.slow
 def test_views_constants_keywords_and_nested_results():
     module, x = Attention().eval(), torch.randn(2, 5, 8)
     program = Program(module, x, example_kwargs={"scale": torch.ones(8)})
@@ -120,6 +121,7 @@ def test_the_graph_is_the_captured_one(program, block, fuse):
     assert program.graph == hs.frontends.torch.capture(block, torch.randn(2, 8, 12, 12), fuse=fuse)
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 10**6), strategies=st.sampled_from(["concurrent", "merge", "both"]))
 @examples(20)
 def test_any_stages_return_what_the_module_returns(program, block, seed, strategies):
@@ -209,6 +211,7 @@ class Apart(nn.Module):
         return a, self.wide(x), self.grouped(x), self.small(x), self.second(a)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("other", "why"),
     [
@@ -241,6 +244,7 @@ class Residual(nn.Module):
         return F.relu(self.norm(self.b(y)) + y)
 
 
+@pytest.mark.slow
 def test_an_elementwise_operator_is_fused_into_its_only_producer():
     graph = hs.frontends.torch.capture(Residual().eval(), torch.randn(1, 4, 8, 8), fuse=True)
     assert graph.op == ("input", "conv2d", "conv2d", "add")  # silu and * 2 are fused into a, relu into the sum; the sum reads two tensors
@@ -252,6 +256,7 @@ def test_an_elementwise_operator_is_fused_into_its_only_producer():
 # ---------------------------------------------------------------------- measured stages
 
 
+@pytest.mark.slow
 def test_measurements_are_kept_and_taken_up_again(program, tmp_path):
     x, path = torch.randn(2, 8, 12, 12), tmp_path / "stages.json"
     cost = MeasuredStages(program, x, repeats=2, warmup=1, profile=path)
@@ -377,6 +382,7 @@ def test_arguments_that_are_no_tensors_are_part_of_the_program():
         program(torch.ones(2, 3), 2.0, negative=False)
 
 
+@pytest.mark.slow
 def test_the_layout_of_arguments_does_not_matter():
     module = Function(lambda m, x: m.a(x).relu().flatten(1)).eval()
     x = torch.randn(2, 4, 5, 5).to(memory_format=torch.channels_last)

@@ -80,6 +80,7 @@ def test_every_decision_keeps_every_rule_of_the_time_at_which_it_is_made(
         assert hs.verify(present, hs.simulate(present, made)) == []
 
 
+@pytest.mark.slow
 @examples(40)
 @given(
     placed(n_tasks=st.integers(2, 5), n_devices=st.integers(2, 3), communication="delay"),

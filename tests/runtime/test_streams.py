@@ -197,6 +197,7 @@ def test_wrong_synchronisation_is_found(name, monkeypatch):
 # ---------------------------------------------------------------------- graphs
 
 
+@pytest.mark.slow
 def test_tasks_between_hand_offs_are_one_graph(monkeypatch):
     captured, replayed = [], []
     capture = FakeDevice.capture
@@ -273,6 +274,7 @@ def test_pinned_buffers_are_made_once_and_weights_copied_once():
             assert len(copied) == count + 3, "the argument of each call"
 
 
+@pytest.mark.slow
 def test_a_device_without_memory_is_told_with_task_need_and_remedy_and_runs_again():
     world = World(2)
     with world.engine(), chain(world, ("gpu0", "cpu0", "gpu1")) as run:

@@ -276,6 +276,7 @@ def test_steps_by_any_decision_are_those_of_pytorch_to_the_bit(model, data):
         training.check(lambda *args: second.timed(*args)[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LAYERS)
 def test_each_layer_on_two_devices(name):
     torch.manual_seed(0)
@@ -314,6 +315,7 @@ def test_the_graph_is_that_of_capture_training(optimiser):
     assert training.program.graph == graph
 
 
+@pytest.mark.slow
 def test_twenty_steps_of_a_decoder():
     torch.manual_seed(0)
     training = Training(Decoder(2, 8, 2, 16, 7), "adamw")

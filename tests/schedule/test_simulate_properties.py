@@ -185,6 +185,7 @@ def test_a_simulated_schedule_verifies_but_for_memory(data):
     assert over == {problem.cluster.names[k]: needed[k] - capacity[k] for k in np.flatnonzero(needed > capacity)}
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_the_decision_of_a_schedule_gives_it_back(data):
     problem = data.draw(several_inputs())
@@ -192,6 +193,7 @@ def test_the_decision_of_a_schedule_gives_it_back(data):
     assert hs.simulate(problem, schedule.decision) == schedule
 
 
+@pytest.mark.slow
 @given(st.data(), st.sampled_from([0.25, 8.0]))
 def test_times_scale_with_the_problem(data, factor):
     problem = data.draw(several_inputs())
@@ -225,6 +227,7 @@ def test_shuffled_orders_deadlock_exactly_when_the_restatement_does(data):
         assert hs.simulate(problem, shuffled).batches.start.tolist() == Reference(problem, shuffled).start
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_first_come_first_served_is_the_order_it_reports(data):
     """First come, first served gives a semi-active schedule: with its order of transfers made explicit it is the same."""

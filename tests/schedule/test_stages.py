@@ -126,6 +126,7 @@ def test_it_cannot_be_changed_or_made_by_hand():
         hs.StageSchedule()
 
 
+@pytest.mark.slow
 def test_many_stages_come_back():
     many = 50_000  # quadratic time would be minutes
     stages = schedule([GROUPS[1]] * many, ["concurrent"] * many, [1.0] * many)

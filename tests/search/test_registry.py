@@ -50,6 +50,7 @@ def registering() -> set[str]:
     return modules
 
 
+@pytest.mark.slow
 def test_every_module_that_registers_methods_is_built_in() -> None:
     missing, idle = registering() - set(search.BUILT_IN), set(search.BUILT_IN) - registering()
     assert not missing, f"add {', '.join(sorted(missing))} to BUILT_IN of hetsched/search/registry.py"
@@ -72,6 +73,7 @@ def test_every_method_of_the_package_has_its_turn_and_is_described(name: str) ->
     )
 
 
+@pytest.mark.slow
 def test_loading_all_methods_loads_neither_numba_nor_a_solver() -> None:
     script = "import sys; from hetsched.search import registered; registered(); print(*{name.partition('.')[0] for name in sys.modules})"
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
@@ -134,6 +136,7 @@ def test_only_a_plug_in_that_requests_it_takes_part_in_auto() -> None:
     assert {"joins", "heft"} <= set(solution.methods.method)
 
 
+@pytest.mark.slow
 def test_a_search_that_joins_auto_gets_its_share_of_the_evaluations() -> None:
     seen = []
 

@@ -79,6 +79,7 @@ def test_what_was_found_is_as_simple_as_it_is_bad():
     assert found.problem.durations.max() == 1.0
 
 
+@pytest.mark.slow
 def test_every_worse_problem_is_told_and_the_search_can_be_ended():
     told: list[Adversary] = []
     adversary("olb", Family(tasks=4), evaluations=60, on_progress=told.append)

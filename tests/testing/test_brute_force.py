@@ -42,6 +42,7 @@ def test_it_is_the_least_of_all_orders(problem):
     assert (optimum and optimum.makespan) == plainly(problem)
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_no_random_decision_beats_it(data):
     problem = data.draw(problems(n_tasks=st.integers(2, 4), n_devices=2, inputs=st.integers(1, 2)))

@@ -129,6 +129,7 @@ def test_memory_binds_often_and_sometimes_admits_no_placement():
     assert 0.02 * counts["all"] <= counts["none"] <= 0.6 * counts["all"], counts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "feature"),
     [
@@ -262,6 +263,7 @@ def test_no_placement_drawn_is_better(data):
         assert best.period.value <= told.times[1]
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_the_numbering_of_devices_does_not_matter(data):
     problem = data.draw(chain_problems())

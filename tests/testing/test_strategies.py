@@ -50,6 +50,7 @@ def test_every_feature_turns_up():
     find(problems(), complete, settings=SEARCH)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "feature"),
     [
@@ -92,6 +93,7 @@ def test_numbers_keep_arithmetic_exact(problem):
         assert (eighths == np.round(eighths)).all()
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_decisions_are_simulated_and_verified(data):
     problem = data.draw(problems(inputs=st.integers(1, 5), n_tasks=st.integers(1, 6)))

@@ -47,6 +47,7 @@ def test_what_the_enumeration_returns_is_valid_and_evaluate_agrees(problem):
     assert rules(violations) <= {"memory"}
 
 
+@pytest.mark.slow
 @examples(300)
 @given(st.data())
 def test_it_agrees_with_evaluate_about_every_placement(data):

@@ -166,6 +166,7 @@ def test_sizes_a_device_does_not_support_are_named(data):
     assert all(violation.tasks == (problem.graph.names[i],) for violation in named)
 
 
+@pytest.mark.slow
 @FEW
 @given(st.data())
 def test_once_counts_the_batches_too_many(data):
@@ -314,6 +315,7 @@ def test_consumers_that_do_not_wait_are_named(data):
     assert max(violation.amount for violation in mine) == STEP
 
 
+@pytest.mark.slow
 @FEW
 @given(st.data())
 def test_missing_extra_and_early_transfers_are_named(data):

@@ -207,12 +207,14 @@ def test_heft_is_edge_scheduling_of_the_definition(problem):
     assert_equal(planned_heft(problem, np.zeros(problem.n_units)), heft_by_the_book(problem))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", [dynamic_kernels.ETF, dynamic_kernels.DLS, dynamic_kernels.MIN_MIN])
 @given(problem=clear)
 def test_choices_are_edge_scheduling_of_the_definition(problem, rule):
     assert_equal(planned_choices(problem, np.zeros(problem.n_units), rule), choices_by_the_book(problem, rule))
 
 
+@pytest.mark.slow
 @given(clear, st.data())
 def test_m_sct_is_edge_scheduling_of_the_definition(problem, data):
     graph, taken, favourite = problem.graph, set(), [-1] * problem.n_tasks
@@ -247,6 +249,7 @@ def schedulers() -> list[Callable[[hs.Problem, np.ndarray], tuple[Placed, np.nda
     return [planned_heft, lambda problem, need: planned_favourites(problem, need, [-1] * problem.n_tasks), *choices]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheduler", schedulers())
 @examples(40)
 @given(problem=problems(n_tasks=st.integers(1, 8), n_devices=st.integers(1, 4), communication=contended))
@@ -272,6 +275,7 @@ def test_a_decision_of_inexact_times_is_simulated_within_its_plan(scheduler, com
         assert hs.verify(problem, schedule) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PLANNING)
 @examples(20)
 @given(problem=problems(n_tasks=st.integers(1, 6), n_devices=st.integers(1, 3), inputs=1, communication=contended))

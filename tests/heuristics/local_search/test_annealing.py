@@ -31,6 +31,7 @@ def loaded(problem, decision):
     return states, state, states.load(state, hs.simulate(problem, decision))
 
 
+@pytest.mark.slow
 @_SETTINGS
 @given(data=st.data())
 def test_a_state_is_worth_what_its_decision_is(data):
@@ -48,6 +49,7 @@ def test_a_state_is_worth_what_its_decision_is(data):
         assert makespan <= schedule.makespan * (1 + 1e-12)
 
 
+@pytest.mark.slow
 @_SETTINGS
 @given(data=st.data(), seed=st.integers(0, 1000), steps=st.integers(1, 200), heat=st.sampled_from([1e-9, 0.1, 10.0]))
 def test_whatever_was_tried_the_state_is_sound(data, seed, steps, heat):
@@ -182,6 +184,7 @@ def chained(t, s, chain):
     return move_kernels.critical_chain(t, s, chain)
 
 
+@pytest.mark.slow
 def test_the_critical_chain_follows_the_latest_arrival():
     """Not the latest finish: a ends at 1 s, but its transfer from x to z takes 5 s; b ends at 3 s on y, with a fast link to z."""
     cluster = hs.Cluster(["x", "y", "z"], bandwidth=1.0, latency=[[0, 5, 5], [5, 0, 0], [5, 0, 0]])

@@ -39,6 +39,7 @@ def test_a_device_holds_an_activation_for_each_layer_and_one_gradient_more():
     assert schedule.static_memory[0] == pytest.approx(20 * 0.1 + 20)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["annealing", "tabu"])
 @pytest.mark.parametrize("capacity", [9.0, 8.1])
 def test_searches_cut_a_step_in_two_where_one_device_is_too_small(method, capacity):

@@ -78,6 +78,7 @@ def places(states: States, state, room: int = 1000):
     return memory, candidates.value[:count], candidates.places[:count]
 
 
+@pytest.mark.slow
 @given(problem=plain(colocation=False), seed=st.integers(0, 1000))
 def test_a_value_is_the_makespan_where_nothing_contends(problem, seed):
     states, state, makespan = started(problem, seed)

@@ -94,6 +94,7 @@ def test_adjusting_follows_algorithm_2(problem):
         assert monitor.best.device_of(name) == problem.cluster.names[device[i]]
 
 
+@pytest.mark.slow
 @given(problems(n_tasks=st.integers(1, 10), colocation=True, **plain), st.sampled_from(["celeritas", "order-place"]), st.integers(1, 4))
 def test_co_located_tasks_follow_the_first_that_is_placed(problem, method, window):
     free = problem.replace(

@@ -118,6 +118,7 @@ def test_groups_that_look_alike_can_learn_different_devices():
     assert policy.probabilities() == pytest.approx(np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]), abs=0.02)
 
 
+@pytest.mark.slow
 def test_the_bonus_of_entropy_keeps_a_policy_from_settling():
     learned = []
     for bonus in (0.0, 10.0):
@@ -184,6 +185,7 @@ def test_a_policy_whose_samples_are_alike_is_replaced(monkeypatch):
     assert monitor.evaluations >= 20_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("memory", "capacity"), [("static", 21.0), ("peak", 26.0)])
 def test_where_random_placements_exceed_the_memory_the_answer_does_not(memory, capacity):
     cluster = hs.Cluster([hs.Device(f"d{k}", memory_bytes=capacity) for k in range(3)], bandwidth=1.0)

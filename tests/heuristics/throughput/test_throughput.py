@@ -46,6 +46,7 @@ def test_the_dynamic_program_finds_the_best_contiguous_assignment(data: st.DataO
     assert solution.value == pytest.approx(best, rel=CLOSE)
 
 
+@pytest.mark.slow
 @EXAMPLES
 @given(data=st.data())
 def test_memory_binds_the_dynamic_program(data: st.DataObject) -> None:
@@ -54,6 +55,7 @@ def test_memory_binds_the_dynamic_program(data: st.DataObject) -> None:
     assert solution.value == pytest.approx(contiguous_optimum(problem, "max-load"), rel=CLOSE)
 
 
+@pytest.mark.slow
 @EXAMPLES
 @given(drawn=objectives())
 def test_no_method_beats_the_optimum_and_values_follow_the_rules(drawn: tuple[hs.Problem, str]) -> None:
