@@ -16,9 +16,9 @@ from hetsched.analysis.task_subsets import RefutationBudget, SingleInputProblem,
 from hetsched.arguments import COUNT, checked, number, whole
 from hetsched.arrays import IntArray
 from hetsched.certificates import Certificate, certify
-from hetsched.errors import InvalidSchedule
+from hetsched.errors import InvalidArgument, InvalidSchedule
 from hetsched.problem.cluster import Cluster
-from hetsched.problem.graph import TaskGraph
+from hetsched.problem.graph import TaskGraph, plural
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
@@ -134,6 +134,8 @@ def adversary(
 
     Raises
     ------
+    InvalidArgument
+        The scheduler raised an error.
     InvalidSchedule
         The scheduler returned a schedule that breaks a rule of its problem.
 
@@ -316,7 +318,11 @@ class _Search:
             if solution.schedule is None:
                 solution.raise_for_status()
             return cast("Schedule", solution.schedule)
-        schedule = self.scheduler(problem)
+        try:
+            schedule = self.scheduler(problem)
+        except Exception as error:  # of the user's function
+            what = f"a problem of {plural(problem.n_tasks, 'task')} on {plural(problem.n_devices, 'device')}"
+            raise InvalidArgument(f"the scheduler fails on {what}: {type(error).__name__}: {error}; it must return a Schedule") from error
         if violations := verify(problem, schedule):
             raise InvalidSchedule(f"the scheduler returned a schedule that breaks a rule of its problem: {violations[0]}")
         return simulate(problem, schedule.decision)  # whole times, and nothing starts later than its decision needs

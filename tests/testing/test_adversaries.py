@@ -97,6 +97,17 @@ def test_a_scheduler_of_ones_own():
     assert found.ratio == 2
 
 
+def test_a_scheduler_that_fails_is_told_with_its_error():
+    def broken(problem: hs.Problem) -> hs.Schedule:
+        raise KeyError("rank")
+
+    with pytest.raises(
+        hs.InvalidArgument, match=r"the scheduler fails on a problem of \d+ tasks? on \d+ devices?: KeyError: 'rank'"
+    ) as caught:
+        adversary(broken, Family(tasks=3, devices=2), evaluations=5)
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
 def test_an_invalid_schedule_is_an_error():
     def of_another_problem(problem: hs.Problem) -> hs.Schedule:
         faster = problem.replace(durations=problem.durations / 2)

@@ -60,7 +60,8 @@ def _show(kind: str, json: bool) -> None:
         say_json({"kind": made.kind, "figures": {name: {"value": figures[name], "source": told[name]} for name in told}})
         return
     units = {"memory_bytes": "B", "memory_bandwidth": "B/s", "cache_bytes": "B", "launch_overhead": "s", "units": ""}
-    say_rows([(name, f"{figures[name]:.6g} {units.get(name, 'FLOP/s')}".rstrip() + f" ({told[name]})") for name in told])
+    width = max(map(len, told))
+    say_rows([(f"{name:<{width}}", f"{figures[name]:.6g} {units.get(name, 'FLOP/s')}".rstrip() + f" ({told[name]})") for name in told])
 
 
 def _kind(one: Found) -> str | None:
