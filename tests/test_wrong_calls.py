@@ -507,7 +507,7 @@ def onnx_file() -> str:
     return "net.onnx"
 
 
-def blocks() -> Any:
+def like_blocks() -> Any:
     import torch
 
     return torch.nn.Sequential(torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2)))
@@ -749,7 +749,7 @@ BY_DOOR: dict[str, Callable[[], Any]] = {
     "frontends.onnx.read_problem.cluster": lambda: hs.workloads.clusters.load("diviml"),
     "frontends.torch.whole_modules.model": nested,
     "frontends.torch.whole_modules.graph": lambda: nested_problem().graph,
-    "frontends.torch.card.model": blocks,
+    "frontends.torch.card.model": like_blocks,
     "frontends.torch.card.example_args": blocks_example,
     **{f"frontends.torch.{name}.model": nested for name in ("device_map", "split_spec")},
     **{f"frontends.torch.{name}.problem": nested_problem for name in ("device_map", "split_spec")},
@@ -1135,6 +1135,7 @@ KEYWORDS: dict[str, dict[str, Callable[[], Any]]] = {
     "costs.Profile.problem": {"memory": lambda: "static"},
     "costs.Recorder": {"profiler": Profiler},
     **{f"frontends.torch.{name}": {"example_args": tensor} for name in ("capture", "capture_training", "record")},
+    "frontends.torch.card": {"example_args": blocks_example},
     "runtime.network": {"example_args": tensor},
     "reproduce": {"results": lambda: Path("nowhere"), "stored": lambda: True},
     "runtime.MeasuredStages.write": {"path": lambda: "stages.json"},
