@@ -77,8 +77,8 @@ def auto(
     seconds : float
         Time limit if the solve has none.
     bound_seconds : float
-        The most seconds for lower bounds at first. If these end before the bounds and four times as many are left, bounds get a
-        second turn: half of the time left, of one worker.
+        The most seconds for lower bounds at first. If they take more than half of them and four times as many are left, bounds get
+        a second turn: half of the time left, of one worker.
     """
     _PROCESSES.check(workers, "workers", UnsupportedFeature)
     for what, value in (("seconds", seconds), ("bound_seconds", bound_seconds)):
@@ -236,8 +236,8 @@ class Race:
             return
         member.stalled_turns = member.stalled_turns + 1 if done.stopped is Stop.FINISHED and not improved else 0
         if member.method.kind is Kind.BOUND:
-            cut = member.turns == 1 and done.stopped is Stop.TIME_LIMIT
-            last = not cut or self.by_evaluations or self.left <= AGAIN * self.bound_seconds
+            spent = sum(seconds for _, _, _, seconds in done.efforts)  # a bound that is cut short may be followed by one that is not
+            last = member.turns > 1 or spent < member.charged / 2 or self.by_evaluations or self.left <= AGAIN * self.bound_seconds
         elif member.method.kind is Kind.EXACT:
             last = done.stopped in (Stop.FINISHED, Stop.OPTIMAL, Stop.INFEASIBLE)
         else:

@@ -16,7 +16,6 @@ from hetsched.portfolio import members, workers
 from hetsched.portfolio.auto import Race
 from hetsched.portfolio.protocol import Done
 from hetsched.search import Budget, Kind, Method, Monitor
-from hetsched.stopping import Stop
 from hetsched.testing import conformance, strategies
 from hetsched.testing.backends import PLENTY
 from hetsched.testing.clocks import SteppingClock, watched
@@ -271,26 +270,22 @@ def test_time_that_passes_between_two_checks_is_never_assigned(apart):
 
 
 @pytest.mark.parametrize(
-    ("budget", "first", "second"),
-    [
-        (Budget(60.0), Stop.TIME_LIMIT, 27.5),
-        (Budget(60.0), Stop.FINISHED, None),
-        (Budget(20.0), Stop.TIME_LIMIT, None),
-        (Budget(evaluations=100), Stop.TIME_LIMIT, None),
-    ],
-    ids=["cut short", "complete", "too little time", "evaluations"],
+    ("budget", "spent", "second"),
+    [(Budget(60.0), 4.0, 27.5), (Budget(60.0), 1.0, None), (Budget(20.0), 4.0, None), (Budget(evaluations=100), 4.0, None)],
+    ids=["long", "short", "too little time", "evaluations"],
 )
-def test_bounds_that_were_cut_short_get_half_of_the_time_left(budget, first, second):
+def test_bounds_that_take_long_get_half_of_the_time_left(budget, spent, second):
     problem, clock = tangle(12), SteppingClock()
     race = Race(problem, Monitor(problem, budget, clock=clock), members.choose(problem, "makespan", None, ()), 10.0, 5.0)
     bounds = next(member for member in race.members if member.method.kind is Kind.BOUND)
     assert race._slice(bounds, apart=True) == 5.0
-    bounds.turns += 1
+    bounds.turns, bounds.charged = 1, 5.0
     clock.now += 5.0
-    race._ended(bounds, Done(stopped=first), improved=False)
+    done = Done((("bounds", np.inf, 0, spent),))
+    race._ended(bounds, done, improved=False)
     assert bounds.retired == (second is None)
     if second is not None:
         assert race._slice(bounds, apart=True) == second
         bounds.turns += 1
-        race._ended(bounds, Done(stopped=Stop.TIME_LIMIT), improved=False)
+        race._ended(bounds, done, improved=False)
         assert bounds.retired
