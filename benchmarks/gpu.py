@@ -27,8 +27,6 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
 
-import figures
-
 REGION = "gpu"
 ROOT = Path(__file__).resolve().parents[1]
 KEPT = ROOT / "benchmarks" / "results"
@@ -155,7 +153,7 @@ def stopped(number: int, _: FrameType | None) -> None:
 
 def options() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    parser = figures.parser(__doc__)
+    parser: argparse.ArgumentParser = importlib.import_module("figures").parser(__doc__)
     parser.add_argument("--device", help="a device of torch, or cpu (default: cuda:0)", default="cuda:0")
     parser.add_argument("--minutes", type=float, help=f"of all sections (default: 25; with --quick {QUICK})")
     parser.add_argument("--out", type=Path, help=f"file of lines to go on with (default: {KEPT}/gpu-DEVICE.jsonl; with --quick none)")
@@ -169,11 +167,11 @@ def options() -> argparse.ArgumentParser:
 
 def main(words: Sequence[str] | None = None) -> None:
     """Measure, or write the tables."""
+    prepare()
     parser = options()
     arguments = parser.parse_args(words)
     if arguments.tables is not None:
-        prepare()
-        tables = importlib.import_module("gpu_tables")
+        figures, tables = (importlib.import_module(name) for name in ("figures", "gpu_tables"))
         arguments = figures.parse(parser, words, region=REGION)
         files = [read(path.read_text(), path) for path in arguments.tables or sorted(KEPT.glob("gpu-*.jsonl"))]
         figures.publish(arguments, REGION, tables.text(files), {"lines": sum(map(len, files))})
@@ -187,7 +185,6 @@ def main(words: Sequence[str] | None = None) -> None:
     minutes = (QUICK if arguments.quick else sum(SECTIONS.values())) if arguments.minutes is None else arguments.minutes
     if not minutes > 0:
         parser.error(f"--minutes is {minutes:g}; it must be more than 0")
-    prepare()
     if arguments.rival is not None:
         importlib.import_module("gpu_children").compiled(json.loads(arguments.rival))
         return
