@@ -20,6 +20,8 @@ from hetsched.frontends.exported import SAMPLE_BATCH
 
 _ONE_AT_A_TIME = threading.RLock()
 """``torch.export`` keeps its state in globals, which two exports in two threads would spoil for each other."""
+MOST_ON_CUDA = 65535
+"""The largest batch for which cuDNN normalizes; above it torch takes another kernel, and `torch.export` has to be told which it is to be."""
 
 
 def program_in(source: ExportedProgram | str | os.PathLike[str]) -> ExportedProgram:
@@ -133,8 +135,10 @@ def _exported(module: torch.nn.Module, samples: Any, sample_kwargs: Any, batch: 
     with keywords_spelled_out(module, sample_kwargs), without_caches(module, kwargs), quiet(), torch.no_grad():
         # Under no_grad, no_grad regions of the model leave no operators.
         if batch is not None:
-            collection, dimension = ShapesCollection(), Dim("batch", min=1)  # type: ignore[no-untyped-call]
-            for given, sample in zip(tree_leaves((args, kwargs)), tree_leaves((samples, sample_kwargs)), strict=True):
+            leaves = tree_leaves((samples, sample_kwargs))
+            most = MOST_ON_CUDA if any(isinstance(leaf, torch.Tensor) and leaf.device.type == "cuda" for leaf in leaves) else None
+            collection, dimension = ShapesCollection(), Dim("batch", min=1, max=most)  # type: ignore[no-untyped-call]
+            for given, sample in zip(tree_leaves((args, kwargs)), leaves, strict=True):
                 if isinstance(given, torch.Tensor) and given.dim() and given.shape[0] == batch:
                     collection[sample] = {0: dimension}
             shapes = collection.dynamic_shapes(module, samples, sample_kwargs)  # type: ignore[no-untyped-call]

@@ -11,7 +11,7 @@ import torch
 from torch.export.graph_signature import InputKind
 from torch.fx import Graph, Node
 from torch.fx.node import map_arg
-from torch.utils._pytree import tree_flatten, tree_unflatten
+from torch.utils._pytree import TreeSpec, tree_flatten, tree_unflatten
 
 from hetsched.arguments import checked
 from hetsched.errors import InvalidProblem, UnsupportedFeature
@@ -118,7 +118,7 @@ class Program:
 
     def result(self, values: Sequence[Any]) -> Any:
         """Return the result of a call from what the last operator reads."""
-        return tree_unflatten(list(values), self._exported.call_spec.out_spec)
+        return tree_unflatten(list(values), self._nesting[1])
 
     # ------------------------------------------------------------------ what a training step does otherwise
 
@@ -166,7 +166,7 @@ class Program:
             Shapes or types differ from those at the capture, or an argument that is not a tensor has another value.
         """
         given, spec = tree_flatten((args, {key: kwargs[key] for key in self._keywords if key in kwargs}))
-        if spec != self._exported.call_spec.in_spec or set(kwargs) - set(self._keywords):
+        if spec != self._nesting[0] or set(kwargs) - set(self._keywords):
             raise InvalidProblem("the arguments are not nested, or named, as those that the program was made with")
         for node, value in zip(self._placeholders, given, strict=True):
             expected = node.meta["val"]
@@ -213,6 +213,12 @@ class Program:
             raise InvalidProblem(
                 f"argument {name!r} is {is_now}; the program was made for [{expected_shape}] of {expected.dtype} on {expected.device.type}"
             )
+
+    @cached_property
+    def _nesting(self) -> tuple[TreeSpec, TreeSpec]:
+        """How the arguments and the result are nested, which torch takes longer to tell than a GPU takes for several operators."""
+        spec = self._exported.call_spec
+        return spec.in_spec, spec.out_spec
 
     # ------------------------------------------------------------------ the order of computation
 

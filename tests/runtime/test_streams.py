@@ -483,10 +483,11 @@ def test_cuda_devices_have_the_results_of_the_module(drawn, fold, graphs):
 
 @cuda
 def test_a_cuda_device_without_memory_runs_again():
-    module, x = nn.Sequential(nn.Linear(8, 8), nn.ReLU()).eval(), torch.randn(2, 8)
+    items = 2**18  # whose values have memory of their own: small ones share a block, which stays allocated
+    module, x = nn.Sequential(nn.Linear(8, 8), nn.ReLU()).eval(), torch.randn(items, 8)
     program = Program(module, x)
     n = program.graph.n_tasks
-    problem = hs.Problem(program.graph, hs.Cluster(["gpu0"]), durations=np.ones((n, 1, 1)), batch_sizes=[2], inputs=2)
+    problem = hs.Problem(program.graph, hs.Cluster(["gpu0"]), durations=np.ones((n, 1, 1)), batch_sizes=[items], inputs=items)
     decision = hs.Decision.whole(problem, np.zeros(n, int), program.graph.topological_order)
     with Executor(program, None, decision, devices={"gpu0": "cuda:0"}, problem=problem) as run:
         run(x)
