@@ -177,6 +177,16 @@ def test_a_batch_that_starts_before_its_value_was_seen_is_found_by_verify():
     assert {"precedence"} <= {violation.rule for violation in hs.verify(timeline.problem(problem), timeline.schedule)}
 
 
+def test_clocks_that_differ_do_not_make_a_transfer_shorter_than_nothing():
+    problem, decision, plan = two_tasks()
+    run = run_of([0, 3, 6], [2, 6, 6], [2.1], [2.0], 6.0)  # seen by the clock of a GPU, posted by that of the host
+    timeline = Timeline.of_runs(problem, decision, [run], carried=plan.carried, clock_error=0.125)
+    assert timeline.lengths.tolist() == [[0, 0]]
+    assert timeline.schedule.transfers.finish.tolist() == [2.1, 2.1]
+    with pytest.raises(hs.InvalidSchedule, match=r"lengths has -0\.1"):
+        Timeline.of_runs(problem, decision, [run], carried=plan.carried, clock_error=0.0625)
+
+
 def test_an_edge_of_two_messages_lasts_from_the_first_to_the_last():
     problem, decision, _ = two_tasks()
     plan = Plan(problem, decision, [Value(0, "s", 4.0, (1, 2)), Value(0, "t", 4.0, (1,))])

@@ -16,9 +16,11 @@ from hetsched.testing.profiles import examples
 torch = pytest.importorskip("torch")
 nn, F = torch.nn, torch.nn.functional
 
+from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 from torch.nn.attention import SDPBackend, sdpa_kernel  # noqa: E402
 from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 
+from hetsched.frontends import exporting  # noqa: E402
 from hetsched.frontends.calling import reason, tensors_in  # noqa: E402
 from hetsched.frontends.flops import Formulas  # noqa: E402
 from hetsched.frontends.training import recordings  # noqa: E402
@@ -470,3 +472,19 @@ def test_a_step_of_decoding_reads_the_cache_that_it_is_given():
     inputs = [size for size, op in zip(graph.output_bytes.tolist(), graph.op, strict=True) if op == "input"]
     assert sorted(inputs) == [3 * 8, 3 * 5 * 8 * 4, 3 * 5 * 8 * 4]
     assert cache.get_seq_length() == 5
+
+
+def test_on_cuda_a_batch_is_one_that_cudnn_normalizes():
+    class Chosen(nn.Module):
+        def forward(self, x):  # as torch chooses the kernel of a batch normalization
+            return x.relu() if x.shape[0] <= 65535 else x.tanh()
+
+    def lengths(x):
+        program = exporting._exported(Chosen(), (x,), {}, 2, (x,), {})
+        return [(int(length.lower), int(length.upper)) for length in program.range_constraints.values()]
+
+    with FakeTensorMode():  # needs no device
+        x = torch.empty(2, 3, device="cuda")
+    assert lengths(x) == [(1, 65535)]
+    with pytest.raises(Exception, match="Constraints violated"):
+        lengths(torch.empty(2, 3))
