@@ -433,25 +433,13 @@ def dispatch(bench: Bench, net: str) -> list[Row]:
             ways["CUDA graph"] = replay
         else:
             rows.append(line("skipped", None, net, way="CUDA graph", reason="the device is a CPU"))
+        differ = {way: tools.deviation(run(), expected) for way, run in ways.items()}
+        times = tools.in_turn(ways, device, bench.runs, bench.warmup)
+        n = program.graph.n_tasks
         for way, run in ways.items():
-            made = run()
-            differs = tools.deviation(made, expected)
-            times, spent = tools.wall(run, device, bench.runs)
-            n = program.graph.n_tasks
-            rows.append(
-                line(
-                    "dispatch",
-                    [seconds / n for seconds in times],
-                    net,
-                    way,
-                    bench.name,
-                    network=net,
-                    way=way,
-                    tasks=n,
-                    cpu=float(np.median(spent)) / n,
-                    deviation=differs,
-                )
-            )
+            about = {"network": net, "way": way, "tasks": n, "deviation": differ[way]}
+            spent = float(np.median(tools.wall(run, device, bench.runs)[1]))
+            rows.append(line("dispatch", [seconds / n for seconds in times[way]], net, way, bench.name, **about, cpu=spent / n))
     return rows
 
 
@@ -543,7 +531,8 @@ def staged(bench: Bench, net: str, batch: int) -> list[Row]:
     module, x = bench.model(net, batch)
     module, x = module.to(device), x.to(device)
     graph = program.graph
-    model = hs.costs.Contention(graph, bench.ceilings(bench.name), inputs=batch)
+    graphs = hs.costs.Contention.CUDA_GRAPHS if device.type == "cuda" else {}
+    model = hs.costs.Contention(graph, bench.ceilings(bench.name), inputs=batch, **graphs)
     measured = hs.runtime.MeasuredStages(program, x, warmup=1 if bench.quick else 3, repeats=bench.runs if bench.quick else 10)
     asked: dict[tuple[tuple[str, ...], str], float] = {}
 
@@ -558,7 +547,7 @@ def staged(bench: Bench, net: str, batch: int) -> list[Row]:
     schedules = {
         "sequential": ios.sequential(graph, cost),
         "greedy": ios.greedy(graph, cost),
-        "IOS, model": hs.stages(graph, model, **limits),
+        "IOS, CUDA_GRAPHS" if graphs else "IOS, model": hs.stages(graph, model, **limits),
     }
     schedules["IOS, finalists"] = hs.stages(graph, cost, propose=model, finalists=FINALISTS, time_limit=share / 4, **limits)
     schedules["IOS, measured"] = hs.stages(graph, cost, bound=measured.bound, time_limit=share / 2, **limits)

@@ -18,6 +18,10 @@ import hetsched as hs
 from hetsched.costs.timeline import DISTURBED
 
 NOTHING = "Nothing of this has been run on CUDA yet."
+FEW = 6
+"""Steps that are left are named if there are no more."""
+COMPARED = ("sequential", "eager, CUDA graph")
+"""The ways that others are compared with."""
 APART = 0.02
 """Ways whose latencies differ by less are not a pair to be ordered."""
 
@@ -58,8 +62,13 @@ def of_machine(rows: Sequence[Row]) -> list[str]:
             where = ", ".join(str(row[key]) for key in ("network", "batch", "way") if row.get(key) is not None)
             made.append(f"Skipped in {row['section']}{f' ({where})' if where else ''}: {row['reason']}.")
     left = {row["section"]: row["left"] for row in rows if row["what"] == "end"}
-    made += [f"Left of {section}: {', '.join(steps)}." for section, steps in left.items() if steps]
+    made += [f"Left of {section}: {named_few(steps)}." for section, steps in left.items() if steps]
     return made
+
+
+def named_few(steps: Sequence[str]) -> str:
+    """Return the names of steps, of many the first and their number."""
+    return "; ".join(steps) if len(steps) <= FEW else f"{len(steps)} steps, the first of which is {steps[0]}"
 
 
 def named(rows: Iterable[Row], *what: str) -> list[Row]:
@@ -202,6 +211,12 @@ def engine(rows: Sequence[Row]) -> list[str]:
     return made
 
 
+def times(one: Row | None, other: Row) -> str:
+    """Return how many times as long as another way one takes, if both support a claim."""
+    clear = one is not None and one["same"] and other["same"] and not disturbed(one) and not disturbed(other)
+    return f"{one['seconds'] / other['seconds']:.2f}" if clear and one is not None else ""
+
+
 def stages(rows: Sequence[Row]) -> list[str]:
     """Return the latencies of stages and rivals."""
     own = named(rows, "latency")
@@ -210,11 +225,7 @@ def stages(rows: Sequence[Row]) -> list[str]:
     lines = []
     for net, batch in dict.fromkeys((row["network"], row["batch"]) for row in own):
         cells = {row["way"]: row for row in own if (row["network"], row["batch"]) == (net, batch)}
-        first = cells.get("sequential")
-        for way, row in cells.items():
-            quick = (
-                f"{first['seconds'] / row['seconds']:.2f}" if first and not disturbed(first) and not disturbed(row) and row["same"] else ""
-            )
+        for way, row in sorted(cells.items(), key=lambda cell: not cell[0].startswith(("eager", "torch.compile"))):
             lines.append(
                 [
                     f"{net}, batch {batch}",
@@ -222,7 +233,7 @@ def stages(rows: Sequence[Row]) -> list[str]:
                     str(len(row["stages"])) if "stages" in row else "",
                     mark(row, f"{ms(row['seconds'])} ({ms(row['spread'][0])} to {ms(row['spread'][1])})"),
                     ms(row["sum"]) if "sum" in row else "",
-                    quick,
+                    *(times(cells.get(other), row) for other in COMPARED),
                     f"{row['deviation']:.0e}" if row["same"] else f"{row['deviation']:.0e}, outputs differ",
                 ]
             )
@@ -232,14 +243,18 @@ def stages(rows: Sequence[Row]) -> list[str]:
         "stages",
         "latency, ms (quartiles)",
         "sum of stages by its costs, ms",
-        "times sequential",
+        *(f"times {other}" for other in COMPARED),
         "deviation of outputs",
     ]
-    return [figures.table(head, lines)]
+    text = (
+        "`IOS, model` is by the defaults of `Contention`, `IOS, CUDA_GRAPHS` by these parameters, `IOS, finalists` by measurements of the "
+        "stages that the model proposes, and `IOS, measured` by those of all stages, as far as there was time."
+    )
+    return [text, figures.table(head, lines)]
 
 
 def contention(rows: Sequence[Row]) -> list[str]:
-    """Return how the model orders what was measured, as it is and fitted to half of the stages."""
+    """Return how the model orders what was measured: with its parameters, and fitted to half of the stages."""
     from gpu_sections import device_of
 
     lines = []
@@ -249,20 +264,31 @@ def contention(rows: Sequence[Row]) -> list[str]:
             continue
         graph = hs.documents.decode(json.dumps(row["graph"]))
         stages = [(tuple(graph.names[i] for i in tasks), way, seconds) for tasks, way, seconds in row["measured"] if seconds > 0]
-        cost = hs.costs.Contention(graph, device_of(known[-1]), inputs=row["batch"])
+        cost, graphs = (
+            hs.costs.Contention(graph, device_of(known[-1]), inputs=row["batch"], **more) for more in ({}, hs.costs.Contention.CUDA_GRAPHS)
+        )
         stages = [stage for stage in stages if math.isfinite(cost(*stage[:2]))]
         train, held = stages[::2], stages[1::2]
         if len(train) < 10:
             continue
-        fitted = cost.fitted(train)
         cell = [f"{row['network']}, batch {row['batch']}", str(len(held))]
-        for model in (cost, fitted):
+        for model in (cost, graphs, cost.fitted(train)):
             misses = [abs(model(tasks, way) / seconds - 1) for tasks, way, seconds in held]
             right, pairs = ordered(graph, model, [one for one in named(rows, "latency") if same_cell(one, row)])
             cell.append(f"{percent(statistics.median(misses))} / {percent(float(np.quantile(misses, 0.9)))}; {right} of {pairs}")
         lines.append(cell)
-    head = ["", "stages held out", "as it is: error, median / 90 %; pairs ordered right", "fitted to the other half"]
-    return [f"Pairs are schedules whose latencies differ by {percent(APART)} or more.", figures.table(head, lines)] if lines else []
+    head = [
+        "",
+        "stages",
+        "defaults (V100): error, median / 90 %; pairs ordered right",
+        "`CUDA_GRAPHS`",
+        "fitted to the network's other stages",
+    ]
+    text = (
+        f"Pairs are schedules whose latencies differ by {percent(APART)} or more. `Contention.CUDA_GRAPHS` is fitted to "
+        "Inception-v3, batch 1, on an H100."
+    )
+    return [text, figures.table(head, lines)] if lines else []
 
 
 def same_cell(one: Row, other: Row) -> bool:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -84,8 +85,8 @@ class Contention:
     -----
     The defaults of `launch`, `host`, `interference` and `strided` are fitted to latencies of Inception-v3 on a V100 that the authors of
     IOS measured with their engine, see `hetsched reproduce ios table-3`; `fitted` finds other ones. `error` is the largest
-    relative error of latencies that were held out of the fit: what differs by less is not told apart. Nothing was compared on other
-    devices.
+    relative error of latencies that were held out of the fit: what differs by less is not told apart. On other devices, or launched
+    otherwise, stages take other times; see `CUDA_GRAPHS`.
 
     References
     ----------
@@ -93,6 +94,11 @@ class Contention:
     """
 
     error = 0.06
+    CUDA_GRAPHS: ClassVar[Mapping[str, float]] = MappingProxyType(
+        {"launch": 2.7e-6, "host": 4.84e-6, "synchronisation": 3.38e-6, "interference": 4.0, "efficiency": 0.703}
+    )
+    """Parameters of stages that are enqueued as CUDA graphs, as `hetsched.runtime.StagedProgram` does; give them by ``**``. They are fitted
+    to Inception-v3 with one input on an H100; `docs/benchmarks.md`, "On a GPU", has the errors on other networks, and those of the defaults."""
 
     @checked
     def __init__(

@@ -14,7 +14,7 @@ from torch.fx import Node
 from hetsched.errors import UnsupportedFeature
 from hetsched.frontends.operators import MERGEABLE, operator_type
 from hetsched.runtime.plan import Value
-from hetsched.runtime.targets import called, found_target, portable_target
+from hetsched.runtime.targets import called, chosen, found_target, portable_target
 
 if TYPE_CHECKING:
     from hetsched.runtime.program import Program, Values
@@ -525,8 +525,9 @@ class Compiled:
             if source not in local and (source, k) in self.register:
                 return f"v[{self.register[source, k]}]"  # type: ignore[index]
             return f"{self._argument(source, local)}[{self._argument(k, local)}]"
-        name = self._name(called(node.target), "t")
-        self._targets[name] = node.target
+        target = chosen(node)
+        name = self._name(called(target), "t")
+        self._targets[name] = target
         args = self._merged.get(node, node.args)
         words = {key: value for key, value in node.kwargs.items() if node not in self._merged or key not in ("weight", "bias")}
         given = [self._argument(value, local) for value in args]

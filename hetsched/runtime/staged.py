@@ -14,7 +14,7 @@ from hetsched.errors import InvalidSchedule, UnsupportedFeature
 from hetsched.runtime.accelerator import WARM_UPS, Cuda, captured, full_precision
 from hetsched.runtime.code import Registers
 from hetsched.runtime.merging import Merged
-from hetsched.runtime.program import Program
+from hetsched.runtime.program import Program, Values
 from hetsched.schedule.stages import StageSchedule
 from hetsched.verification.stages import verify_stages
 
@@ -128,14 +128,18 @@ class StagedProgram:
         self._captured: dict[Any, _Captured] = {}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        registers = self.program.compiled.start(self.program.inputs(args, kwargs))
+        given = self.program.inputs(args, kwargs)
         with torch.no_grad():
             if isinstance(self._runner, Threads):
-                return self._run(registers)
-            with torch.cuda.device(self.program.device), full_precision():
-                return self._replayed(registers) if self.graphs else self._run(registers)
+                return self._run(given)
+            with torch.cuda.device(self.program.device):
+                if self.graphs:
+                    return self._replayed(given)
+                with full_precision():
+                    return self._run(given)
 
-    def _run(self, registers: Registers) -> Any:
+    def _run(self, given: Values) -> Any:
+        registers = self.program.compiled.start(given)
         for (groups, merged), dead in zip(self._stages, self._dead, strict=True):
             if merged is None:
                 self._runner.groups(groups, registers)
@@ -156,13 +160,13 @@ class StagedProgram:
             after |= reads
         return dead[::-1]
 
-    def _replayed(self, registers: Registers) -> Any:
-        key = tuple(map(_key, registers))
+    def _replayed(self, given: Values) -> Any:
+        key = tuple(map(_key, given.values()))
         if key not in self._captured:
             while len(self._captured) >= MOST_GRAPHS:
                 del self._captured[next(iter(self._captured))]
-            self._captured[key] = _Captured(self, registers)
-        return self._captured[key].replay(registers)
+            self._captured[key] = _Captured(self, given)
+        return self._captured[key].replay(given)
 
 
 def _key(value: Any) -> Any:
@@ -175,14 +179,14 @@ def _key(value: Any) -> Any:
 class _Captured:
     """A CUDA graph of the program for arguments of one shape."""
 
-    def __init__(self, staged: StagedProgram, registers: Registers) -> None:
-        self.given = [value.clone() if isinstance(value, torch.Tensor) else value for value in registers]
-        own = Cuda(staged.program.device)
-        self.again, self.made = captured(own, lambda: staged._run(list(self.given)), WARM_UPS)
+    def __init__(self, staged: StagedProgram, given: Values) -> None:
+        self.given = {node: value.clone() if isinstance(value, torch.Tensor) else value for node, value in given.items()}
+        with full_precision():
+            self.again, self.made = captured(Cuda(staged.program.device), lambda: staged._run(self.given), WARM_UPS)
 
-    def replay(self, registers: Registers) -> Any:
-        for own, value in zip(self.given, registers, strict=True):
-            if isinstance(own, torch.Tensor):
-                own.copy_(value)
+    def replay(self, given: Values) -> Any:
+        for node, value in given.items():
+            if isinstance(value, torch.Tensor):
+                self.given[node].copy_(value)
         self.again()
         return torch.utils._pytree.tree_map(lambda leaf: leaf.clone() if isinstance(leaf, torch.Tensor) else leaf, self.made)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import operator
 import sys
 from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 import torch
+from torch.fx import Node
 
 from hetsched.errors import UnsupportedFeature
 
@@ -16,9 +18,21 @@ aten = torch.ops.aten
 
 
 def called(target: Any) -> Any:
-    """Return what the functions of tasks call for a target."""
+    """Return what the functions of tasks call for a target, of those that `chosen` returns."""
     target = _bindings().get(target, target)
     return target._op if isinstance(target, torch._ops.OpOverload) else target  # without the checks of a call from outside
+
+
+def chosen(node: Node) -> Any:
+    """Return the target of a node, or one that makes the values that others read of it in the way of the module."""
+    if node.target is not aten._native_batch_norm_legit_no_training.default or node.kwargs:
+        return node.target
+    return normalized if all(user.target is operator.getitem and user.args[1] == 0 for user in node.users) else node.target
+
+
+def normalized(x: Any, weight: Any, bias: Any, mean: Any, variance: Any, momentum: float, epsilon: float) -> tuple[torch.Tensor]:
+    """Return the batch norm of inference as the module computes it: on CUDA by cuDNN in one kernel, and not two as by the operator."""
+    return (torch.batch_norm(x, weight, bias, mean, variance, False, momentum, epsilon, torch.backends.cudnn.enabled),)
 
 
 @cache
@@ -29,7 +43,6 @@ def _bindings() -> dict[Any, Callable[..., Any]]:
         aten.conv1d.default: torch.conv1d,
         aten.conv2d.default: torch.conv2d,
         aten.conv3d.default: torch.conv3d,
-        aten._native_batch_norm_legit_no_training.default: torch._native_batch_norm_legit_no_training,
         aten.relu.default: torch.relu,
         aten.sigmoid.default: torch.sigmoid,
         aten.cat.default: torch.cat,

@@ -287,10 +287,10 @@ def latency(way: str, seconds: float, **more: Any) -> gpu.Row:
 
 def test_disturbed_rows_and_other_outputs_make_no_claim() -> None:
     first = latency("sequential", 3.0)
-    (clear,) = gpu_tables.stages([first, latency("greedy", 2.0)])
+    _, clear = gpu_tables.stages([first, latency("greedy", 2.0)])
     assert "| 1.50 |" in clear
     for more in ({"stolen": 0.11}, {"lost": 0.11}, {"same": False}):
-        (shown,) = gpu_tables.stages([first, latency("greedy", 2.0, **more)])
+        _, shown = gpu_tables.stages([first, latency("greedy", 2.0, **more)])
         assert "| 1.50 |" not in shown
         assert ("disturbed" in shown) == ("same" not in more)
         assert ("outputs differ" in shown) == ("same" in more)

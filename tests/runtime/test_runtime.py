@@ -16,6 +16,7 @@ torch = pytest.importorskip("torch")
 nn, F = torch.nn, torch.nn.functional
 
 from hetsched.runtime import MeasuredStages, Program, StagedProgram  # noqa: E402
+from hetsched.runtime import staged as staging  # noqa: E402
 from hetsched.runtime.accelerator import full_precision  # noqa: E402
 from hetsched.runtime.merging import Merged  # noqa: E402
 from hetsched.testing.profiles import examples  # noqa: E402
@@ -452,6 +453,39 @@ def test_threads_and_autocast_are_the_callers(program, block):
         torch.set_num_threads(threads)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert staged(x).dtype == program(x).dtype == torch.bfloat16
+
+
+def test_batch_norms_are_those_of_the_module(program, block):
+    """On CUDA cuDNN has them in one kernel, and the operator that torch.export puts in their place takes two."""
+    x = torch.randn(2, 8, 12, 12)
+    counts = []
+    for run in (program, block):
+        with torch.no_grad(), torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as record:
+            run(x)
+        counts.append({row.key: row.count for row in record.key_averages() if "batch_norm" in row.key})
+    assert counts[0] == counts[1] != {}
+
+
+def test_a_replay_has_the_results_of_its_arguments(program, block, monkeypatch):
+    """A graph reads and writes the same memory each time; here one that is run again by the CPU."""
+    captures = []
+
+    def captured(own, run, warmup):
+        made = run()
+        captures.append(made.shape[0])
+        return lambda: made.copy_(run()), made
+
+    monkeypatch.setattr(staging, "Cuda", lambda device: None)
+    monkeypatch.setattr(staging, "captured", captured)
+    monkeypatch.setattr(staging, "_key", lambda value: value.shape)  # as for tensors of a GPU
+    staged = StagedProgram(program, ios.greedy(program.graph, lambda tasks, strategy: 1.0))
+    made = []
+    for count in (1, 3, 1, 3, 1):
+        x = torch.randn(count, 8, 12, 12)
+        made.append((staged._replayed(program.inputs((x,), {})), expected(block, x)))
+        x.zero_()
+    assert captures == [1, 3]
+    assert all(torch.equal(own, wanted) for own, wanted in made)
 
 
 # ---------------------------------------------------------------------- on a GPU
