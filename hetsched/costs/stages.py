@@ -97,8 +97,9 @@ class Contention:
     CUDA_GRAPHS: ClassVar[Mapping[str, float]] = MappingProxyType(
         {"launch": 2.7e-6, "host": 4.84e-6, "synchronisation": 3.38e-6, "interference": 4.0, "efficiency": 0.703}
     )
-    """Parameters of stages that are enqueued as CUDA graphs, as `hetsched.runtime.StagedProgram` does; give them by ``**``. They are fitted
-    to Inception-v3 with one input on an H100; `docs/benchmarks.md`, "On a GPU", has the errors on other networks, and those of the defaults."""
+    """Parameters of stages that are enqueued as CUDA graphs, as `hetsched.runtime.StagedProgram` does; give them by ``**``.
+
+    They are fitted to Inception-v3 with one input on an H100; "On a GPU" in `docs/benchmarks.md` has their errors on other networks."""
 
     @checked
     def __init__(

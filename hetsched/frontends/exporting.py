@@ -21,7 +21,7 @@ from hetsched.frontends.exported import SAMPLE_BATCH
 _ONE_AT_A_TIME = threading.RLock()
 """``torch.export`` keeps its state in globals, which two exports in two threads would spoil for each other."""
 MOST_ON_CUDA = 65535
-"""The largest batch for which cuDNN normalizes; above it torch takes another kernel, and `torch.export` has to be told which it is to be."""
+"""The largest batch for which cuDNN normalizes; above it torch takes another kernel, and `torch.export` has to know which."""
 
 
 def program_in(source: ExportedProgram | str | os.PathLike[str]) -> ExportedProgram:

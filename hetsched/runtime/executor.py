@@ -99,7 +99,7 @@ class Executor:
         For the tasks of the module. Where a task has several batches, each is a part of the batch of the arguments.
     devices : mapping of name to int, sequence of int or str
         Of each device of the problem: a number of threads; the cores to which its threads are pinned, one each; or a CUDA device of
-        torch, such as ``"cuda:0"``, which has been tested with simulated devices only.
+        torch, such as ``"cuda:0"``.
     problem : Problem, optional
         The problem of the decision; a `Schedule` can do without.
     example_kwargs : mapping, optional

@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import os
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import torch
@@ -48,7 +48,11 @@ class Worker:
 
     def call(self, function: Callable[..., Result], *args: Any) -> Result:
         """Call a function on the worker's thread and return its result."""
-        return self.pool.submit(self._call, function, *args).result()
+        return self.begin(function, *args).result()
+
+    def begin(self, function: Callable[..., Result], *args: Any) -> Future[Result]:
+        """Let the worker's thread call a function."""
+        return self.pool.submit(self._call, function, *args)
 
     def _call(self, function: Callable[..., Result], *args: Any) -> Result:
         torch.set_num_threads(self.threads)  # some libraries have one number for all threads

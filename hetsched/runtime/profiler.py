@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import time
+from _thread import allocate_lock
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any, Literal, TypeVar
@@ -216,7 +217,7 @@ class ModuleProfiler:
 
     @checked(InvalidProblem, size=whole(0))
     def transfer(self, size: int, source: str, target: str) -> float:
-        """Return the seconds of a copy of `size` bytes, just written by `source`, to `target`, as in a hand-off of an `Executor`.
+        """Return the seconds of a hand-off of an `Executor`, from the thread of `source`, which has just written `size` bytes, to `target`.
 
         Between CPU devices it is a copy within memory.
         """
@@ -230,24 +231,44 @@ class ModuleProfiler:
             data.fill_(1)
             giver.wait()
 
-        def take() -> FloatArray:
-            turn = Turn([[], []], [[[data]], [[None]]], [], 0, 0, [None, None])
-            start = time.perf_counter()
-            if giver.queues is taker.queues is None:
-                taker.copied(data, giver)
-            else:
-                handoff.send(turn)
+        def timed_copy() -> FloatArray:
+            begin = time.perf_counter()
+            taker.copied(data, giver)
+            return np.array(time.perf_counter() - begin)
+
+        def copied() -> FloatArray:
+            giver.call(write)
+            return taker.call(timed_copy)
+
+        def handed() -> FloatArray:
+            turn, posted = Turn([[], []], [[[data]], [[None]]], [], 0, 0, [None, None]), allocate_lock()
+            posted.acquire()
+
+            def give() -> float:
+                try:
+                    write()
+                    begin = time.perf_counter()
+                    handoff.send(turn)
+                    return begin
+                finally:
+                    posted.release()
+
+            def take() -> float:
+                posted.acquire()  # its thread waits, as that of a receiver does in a run
                 handoff.receive(turn)
                 taker.wait()
-            return np.array(time.perf_counter() - start)
+                return time.perf_counter()
 
-        def once() -> FloatArray:
-            giver.call(write)
-            return taker.call(take)
+            if giver is taker:
+                begin, end = giver.call(lambda: (give(), take()))
+            else:
+                taken = taker.begin(take)
+                begin, end = giver.call(give), taken.result()
+            return np.array(end - begin)
 
         threads = torch.get_num_threads()
         try:
-            return float(np.median(self._repeated(once)))
+            return float(np.median(self._repeated(copied if giver.queues is taker.queues is None else handed)))
         finally:
             torch.set_num_threads(threads)
 

@@ -24,7 +24,7 @@ from unittest import mock
 import torch
 from torch.utils._pytree import tree_flatten, tree_map
 
-from hetsched.runtime import accelerator, placed, steps, streams, team
+from hetsched.runtime import accelerator, placed, profiler, steps, streams, team
 
 
 def join(clock, other):
@@ -136,9 +136,21 @@ class World:
                 self.tick()
                 join(own.__dict__.setdefault("clock", {}), self.clock)
 
-        work = placed.Worker.call
+        start = placed.Worker.begin
 
-        def called(worker, function, *args):
+        class Ended:
+            """What a thread returns, behind which the one that asks for it is ordered."""
+
+            def __init__(_, future, after):
+                _.future, _.after = future, after
+
+            def result(_):
+                try:
+                    return _.future.result()
+                finally:
+                    join(self.clock, _.after)
+
+        def begun_by(worker, function, *args):
             before, after = dict(self.clock), {}
 
             def inside(*given):
@@ -148,10 +160,7 @@ class World:
                 finally:
                     after.update(self.clock)
 
-            try:
-                return work(worker, inside, *args)
-            finally:
-                join(self.clock, after)
+            return Ended(start(worker, inside, *args), after)
 
         with contextlib.ExitStack() as stack:
             for where, name, new in (
@@ -159,7 +168,8 @@ class World:
                 (torch.cuda, "device_count", lambda: len(self.devices)),
                 (steps, "allocate_lock", lambda: TrackedLock(self, allocate_lock())),
                 (team.Turn, "__post_init__", begun),
-                (placed.Worker, "call", called),
+                (profiler, "allocate_lock", lambda: TrackedLock(self, allocate_lock())),
+                (placed.Worker, "begin", begun_by),
                 (streams, "threading", SimpleNamespace(Lock=lambda: TrackedLock(self, threading.Lock()))),
             ):
                 stack.enter_context(mock.patch.object(where, name, new))
