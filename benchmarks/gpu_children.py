@@ -17,22 +17,26 @@ WARM_UP = 5
 
 
 def compiled(given: dict[str, Any]) -> None:
-    """Print the seconds of a compiled network, and its deviation from the module, as JSON."""
+    """Print the seconds of a compiled network, on CUDA also within a CUDA graph, and its deviation from the module, a line of JSON each."""
     from gpu_sections import model
 
     tools.full_precision()
     device = torch.device(given["device"])
     module, x = model(given["network"], given["size"], given["batch"])
     module, x = module.to(device), x.to(device)
+    modes = {"torch.compile": "default"} | ({"torch.compile, CUDA graph": "reduce-overhead"} if device.type == "cuda" else {})
     with torch.no_grad():
         expected = module(x)
-        run = torch.compile(module)
-        start = time.perf_counter()
-        differs = tools.deviation(run(x), expected)
-        compiling = time.perf_counter() - start
-        watch = tools.Watch()
-        times = tools.in_turn({"torch.compile": lambda: run(x)}, device, given["runs"], WARM_UP)
-    print(json.dumps({"seconds": times["torch.compile"], "deviation": differs, "compiling": compiling, "stolen": watch.found()["stolen"]}))
+        for way, mode in modes.items():
+            run = torch.compile(module, mode=mode)
+            start = time.perf_counter()
+            differs = tools.deviation(run(x), expected)
+            compiling = time.perf_counter() - start
+            watch = tools.Watch()
+            times = tools.in_turn({way: lambda run=run: run(x)}, device, given["runs"], WARM_UP)
+            told = {"seconds": times[way], "deviation": differs, "compiling": compiling, "stolen": watch.found()["stolen"]}
+            print(json.dumps({"way": way, **told}), flush=True)
+            torch.compiler.reset()
 
 
 def messages(rank: int, store: str, sizes: Sequence[int], runs: int, limit: float, told: Connection) -> None:

@@ -625,13 +625,13 @@ def planted(module: Any, x: Any, expected: Any) -> float:
 
 
 def rival(bench: Bench, net: str, batch: int) -> list[Row]:
-    """Return the latency by `torch.compile`, in a process of its own that ends in time."""
-    about: Row = {"network": net, "batch": batch, "way": "torch.compile"}
+    """Return the latencies by `torch.compile`, in a process of its own that ends in time."""
+    about: Row = {"network": net, "batch": batch}
     compiler = next(
         (name for name in (os.environ.get("CC", ""), os.environ.get("CXX", ""), "cc", "gcc", "g++") if shutil.which(name)), None
     )
     if compiler is None:
-        return [line("skipped", None, net, batch, **about, reason="there is no C compiler")]
+        return [line("skipped", None, net, batch, **about, way="torch.compile", reason="there is no C compiler")]
     limit = FULL if bench.full else min(COMPILING, bench.left) if bench.quick else COMPILING
     given = {"network": net, "batch": batch, "size": bench.size(net), "device": str(bench.device), "runs": bench.runs}
     script = Path(__file__).with_name("gpu.py")
@@ -642,21 +642,29 @@ def rival(bench: Bench, net: str, batch: int) -> list[Row]:
         text=True,
         start_new_session=True,
     )
+    reason = ""
     try:
         out, wrong = process.communicate(timeout=limit)
+        if process.returncode:
+            reason = (wrong.strip().splitlines() or [f"exit code {process.returncode}"])[-1][:300]
     except subprocess.TimeoutExpired:
-        return [line("skipped", None, net, batch, **about, reason=f"it was not compiled and run within {limit:.0f} s")]
+        reason = f"it was not compiled and run within {limit:.0f} s"
+        killed(process)
+        out = process.communicate()[0]
     finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)  # it may have processes that compile
-        process.wait()
-    if process.returncode:
-        reason = (wrong.strip().splitlines() or [f"exit code {process.returncode}"])[-1][:300]
-        return [line("skipped", None, net, batch, **about, reason=reason)]
-    told = json.loads(out.splitlines()[-1])
-    same = told["deviation"] <= ALIKE
-    more = {"deviation": told["deviation"], "same": same, "searched": told["compiling"], "stolen": told["stolen"]}
-    return [line("latency", told["seconds"], net, batch, "torch.compile", bench.name, **about, **more)]
+        killed(process)
+    rows = []
+    for told in (json.loads(text) for text in out.splitlines() if text.startswith('{"way"')):
+        more = {"way": told["way"], "deviation": told["deviation"], "same": told["deviation"] <= ALIKE, "searched": told["compiling"]}
+        rows.append(line("latency", told["seconds"], net, batch, told["way"], bench.name, **about, **more, stolen=told["stolen"]))
+    return [*rows, line("skipped", None, net, batch, **about, way="torch.compile", reason=reason)] if reason else rows
+
+
+def killed(process: subprocess.Popen[str]) -> None:
+    """End a process and those that it started, which may compile."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 # ---------------------------------------------------------------------- 5 placements

@@ -20,6 +20,13 @@ from hetsched.costs.timeline import DISTURBED
 NOTHING = "Nothing of this has been run on CUDA yet."
 FEW = 6
 """Steps that are left are named if there are no more."""
+FOUND = {
+    "IOS, model": "by the defaults of `Contention`",
+    "IOS, CUDA_GRAPHS": "by its parameters of that name",
+    "IOS, finalists": "by measurements of the stages that the model proposes",
+    "IOS, measured": "by those of all stages as far as there was time",
+}
+"""How the stages of a way were found."""
 COMPARED = ("sequential", "eager, CUDA graph")
 """The ways that others are compared with."""
 APART = 0.02
@@ -99,7 +106,7 @@ def us(seconds: float) -> str:
 def ceilings(rows: Sequence[Row]) -> list[str]:
     """Return the peaks that were reached."""
     lines = [
-        [row["device"], mark(row, f"{row['flops'] / 1e12:.3g}"), f"{row['bandwidth'] / 1e9:.3g}", us(row["launch"])]
+        [row["device"], mark(row, f"{row['flops'] / 1e12:.3g}"), f"{row['bandwidth'] / 1e9:.4g}", us(row["launch"])]
         for row in named(rows, "ceilings")
     ]
     return [figures.table(["device", "float32, TFLOP/s", "memory, GB/s", "smallest operator, us"], lines)] if lines else []
@@ -246,10 +253,8 @@ def stages(rows: Sequence[Row]) -> list[str]:
         *(f"times {other}" for other in COMPARED),
         "deviation of outputs",
     ]
-    text = (
-        "`IOS, model` is by the defaults of `Contention`, `IOS, CUDA_GRAPHS` by these parameters, `IOS, finalists` by measurements of the "
-        "stages that the model proposes, and `IOS, measured` by those of all stages, as far as there was time."
-    )
+    present = {row["way"] for row in own}
+    text = f"Stages are found {', '.join(f'in `{way}` {by}' for way, by in FOUND.items() if way in present)}."
     return [text, figures.table(head, lines)]
 
 
