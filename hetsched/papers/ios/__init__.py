@@ -26,7 +26,7 @@ def _measure(case: Case, data: Path | None) -> Row:
     return _WHAT[case["what"]](case, data)
 
 
-_GPU = "Where there is a GPU, `benchmarks/gpu.py` measures IOS beside the module, a CUDA graph of it and torch.compile"
+_GPU = 'An H100 measured IOS beside the module, a CUDA graph of it and torch.compile: "On a GPU" in docs/benchmarks.md'
 
 UNSEEN = [
     Claim(text, Verdict.UNSEEN, reason)

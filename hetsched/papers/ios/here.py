@@ -29,6 +29,7 @@ def measure(case: Case, data: Path | None) -> Row:
     import torch
 
     from hetsched import runtime
+    from hetsched.runtime.accelerator import full_precision
 
     vision = importlib.import_module("hetsched.workloads.vision")
     torch.manual_seed(0)
@@ -44,7 +45,7 @@ def measure(case: Case, data: Path | None) -> Row:
     ways: dict[str, Callable[[Any], Any]] = {"module": module}
     ways |= {way: runtime.StagedProgram(program, schedule) for way, schedule in schedules.items()}
     times: dict[str, list[float]] = {way: [] for way in ways}
-    with torch.no_grad():
+    with torch.no_grad(), full_precision():
         expected = module(x)
         for turn in range(case["runs"] + 1):  # in turn, so that other load of the machine affects all
             for way, run in ways.items():

@@ -119,7 +119,7 @@ def report_14(rows: Sequence[Row], setting: Setting) -> Report:
         speeds = {row["network"]: _speeds(row)["both"] for row in rows}
         reason = (
             f"the model, whose constants are a V100's, makes IOS-Both {_listed(speeds)} times as fast as sequential; the constants of one "
-            "GPU are not another's. Where there is a GPU, `benchmarks/gpu.py` measures"
+            'GPU are not another\'s. What an H100 measured is in docs/benchmarks.md, "On a GPU"'
         )
     return Report([Table(_HEAD, _lines(rows))], [Claim(text, Verdict.UNSEEN, reason)])
 
