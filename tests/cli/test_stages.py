@@ -59,6 +59,14 @@ def test_the_cost_model_is_a_choice(run: Any, folder: Path) -> None:
     assert "there are constants of " in refused.stderr
 
 
+def test_stages_of_a_cuda_graph_have_its_times(run: Any, folder: Path) -> None:
+    hs.documents.write(graph(), "graph.json")
+    shown = json.loads(run("stages", "graph.json", "--device", "h100", "--cuda-graph", "--json").stdout)
+    cost = hs.costs.Contention(graph(), hs.costs.device("h100"), **hs.costs.Contention.CUDA_GRAPHS)
+    assert shown["latency"] == hs.stages(graph(), cost).latency
+    assert "where it was measured" not in run("stages", "graph.json", "--cuda-graph").stdout
+
+
 def test_limits_and_devices_count(run: Any, folder: Path) -> None:
     hs.documents.write(graph(), "graph.json")
 

@@ -29,6 +29,12 @@ def stages(
     device: Annotated[str, typer.Option(help="Kind of device in the catalogue, for instance a100.", metavar="KIND")] = "v100",
     dtype: Dtype = "float32",
     costs: Costs = "analytic",
+    cuda_graph: Annotated[
+        bool,
+        typer.Option(
+            "--cuda-graph", help="Stages are enqueued as one CUDA graph, and not kernel by kernel: with the times that an H100 took."
+        ),
+    ] = False,
     inputs: Inputs = 1,
     groups: Annotated[int, typer.Option(help="The most groups of a stage; 0 for no limit.", metavar="NUMBER", min=0)] = 8,
     group_size: Annotated[int, typer.Option(help="The most tasks of a group; 0 for no limit.", metavar="NUMBER", min=0)] = 3,
@@ -62,9 +68,9 @@ def stages(
 
     In a stage groups of tasks run in parallel, and the tasks of a group one after another; or convolutions of one tensor
     are merged into one. IOS finds the best stages of each block of the graph, for a model of the device whose seconds are
-    estimates, compared with measurements on a V100 only. A block too wide for that is divided, and a note reports it; its stages
-    need not be the best, and the bound, below which no stages are, then leaves it out. Each line is a stage: its start, its
-    duration and its groups.
+    estimates, compared with measurements on a V100 and, with --cuda-graph, on an H100. A block too wide for that is divided, and a note
+    reports it; its stages need not be the best, and the bound, below which no stages are, then leaves it out. Each line is a stage: its
+    start, its duration and its groups.
 
     Example: [bold]hetsched stages problem.json --device a100 -o stages.json[/bold]
     """
@@ -86,7 +92,8 @@ def stages(
                 f"computing stages: block {progress.block + 1} of {progress.blocks}, {progress.asked:,} stages", "computing stages"
             )
 
-        cost = Contention(tasks, devices.device(device), inputs=inputs, costs=cost_model(costs, dtype))
+        enqueued = Contention.CUDA_GRAPHS if cuda_graph else {}
+        cost = Contention(tasks, devices.device(device), inputs=inputs, costs=cost_model(costs, dtype), **enqueued)
         best = ios.stages(
             tasks,
             cost,
@@ -99,7 +106,11 @@ def stages(
             on_progress=show,
         )
         baselines = {"sequential": ios.sequential(tasks, cost).latency, "greedy": ios.greedy(tasks, cost).latency}
-    measured = f", within about {100 * cost.error:.0f} % where it was measured" if (device, costs) == ("v100", "analytic") else ""
+    measured = (
+        f", within about {100 * cost.error:.0f} % where it was measured"
+        if (device, costs, cuda_graph) == ("v100", "analytic", False)
+        else ""
+    )
     violations = verify_stages(tasks, best, groups=most_groups, group_size=most_tasks, cost=cost)
     assert not violations, violations[0]
     outputs = Outputs()
