@@ -160,7 +160,11 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--only", nargs="+", type=lambda text: text.split(","), help=f"sections, of {', '.join(SECTIONS)}")
     parser.add_argument("--full", action="store_true", help="torch.compile for all networks and batches, for as long as it takes")
     parser.add_argument("--tables", nargs="*", type=Path, help="write the page from these files (default: all with --out's default names)")
-    parser.add_argument("--profile", type=Path, help="with --tables: write what was measured of operators as a profile here")
+    parser.add_argument(
+        "--profile",
+        type=Path,
+        help="with --tables: write what was measured of operators as a profile here, which needs torch; its name is that of the GPU",
+    )
     parser.add_argument("--rival", help=argparse.SUPPRESS)
     return parser
 
@@ -176,7 +180,7 @@ def main(words: Sequence[str] | None = None) -> None:
         files = [read(path.read_text(), path) for path in arguments.tables or sorted(KEPT.glob("gpu-*.jsonl"))]
         figures.publish(arguments, REGION, tables.text(files), {"lines": sum(map(len, files))})
         if arguments.profile is not None:
-            tables.profile([row for rows in files for row in rows]).write(arguments.profile)
+            tables.profile([row for rows in files for row in rows], arguments.profile.name.partition(".")[0]).write(arguments.profile)
         return
     names = [name for group in arguments.only or [[*SECTIONS]] for name in group]
     unknown = [name for name in names if name not in SECTIONS]

@@ -383,16 +383,20 @@ def memory(rows: Sequence[Row]) -> list[str]:
     return made
 
 
-def profile(rows: Sequence[Row]) -> hs.costs.Profile:
-    """Return the measurements of operators as a profile, for graphs of which the digests are known."""
+def profile(rows: Sequence[Row], name: str = "gpu0") -> hs.costs.Profile:
+    """Return the measurements of operators as a profile with the graphs of the shipped networks; `name` is that of the GPU."""
     from gpu_sections import device_of
 
     from hetsched.costs import Operator, ProfiledDevice, TaskTime
+    from hetsched.runtime.digests import Computations
+
+    def named_device(row: Row) -> str:
+        return name if row["device"] == "gpu0" else str(row["device"])
 
     own, session = named(rows, "operator"), next((f"{row['date']}T00:00:00Z" for row in named(rows, "facts")), "")
     used = {row["device"] for row in own}
     devices = {
-        row["device"]: ProfiledDevice(device_of(row), session, software=(("all", row["software"]),))
+        row["device"]: ProfiledDevice(device_of(row | {"device": named_device(row)}), session, software=(("all", row["software"]),))
         for row in named(rows, "ceilings")
         if row["device"] in used
     }
@@ -405,19 +409,25 @@ def profile(rows: Sequence[Row]) -> hs.costs.Profile:
     seen: dict[tuple[Any, ...], TaskTime] = {}
     for row in own:
         q25, q75 = row["spread"]
-        time = TaskTime(
-            row["digest"],
-            row["device"],
-            row["batch"],
-            session,
-            "",
-            0,
-            row["runs"],
-            row["seconds"],
-            q25,
-            q75,
-            row["cpu"],
-            row["memory_bytes"],
-        )
+        more = (session, "", 0, row["runs"], row["seconds"], q25, q75, row["cpu"], row["memory_bytes"])
+        time = TaskTime(row["digest"], named_device(row), row["batch"], *more)
         seen.setdefault((row["digest"], row["device"], row["batch"]), time)  # a later network has it again
-    return hs.costs.Profile(devices.values(), known.values(), seen.values())
+    networks, cells = [], {(named_device(row), row["batch"]) for row in own}
+    for program in map(shipped, hs.workloads.networks.names()):
+        operators = Computations(program).operators
+        if all(operator.digest in known or operator.op == "input" for operator in operators):
+            networks.append(hs.costs.Network(program.graph, tuple(operator.digest for operator in operators)))
+            for operator in operators:
+                if operator.op == "input":  # takes no time, and has no line
+                    known[operator.digest] = operator
+                    for device, batch in cells:
+                        seen[operator.digest, device, batch] = TaskTime(operator.digest, device, batch, session, median=0.0)
+    return hs.costs.Profile(devices.values(), known.values(), seen.values(), (), (), networks)
+
+
+def shipped(name: str) -> Any:
+    """Return a shipped network as a program, which torch makes."""
+    import torch
+
+    size = hs.workloads.networks.IMAGE[name]
+    return hs.runtime.Program(hs.workloads.networks.module(name), torch.zeros(1, 3, size, size))

@@ -1105,6 +1105,7 @@ BY_DOOR: dict[str, Callable[[], Any]] = {
     "verify_stages.schedule": stage_schedule,
     "report.lanes.schedule": stage_schedule,
     "workloads.clusters.load.name": lambda: "diviml",
+    "costs.profiles.load.name": lambda: "h100",
     "workloads.networks.load.name": lambda: "googlenet",
     "workloads.networks.module.name": lambda: "googlenet",
     "workloads.transformers.block.model": lambda: "125M",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hetsched.costs import devices
+from hetsched.costs import devices, profiles
 from hetsched.costs.analytic import Analytic, Family
 from hetsched.costs.communication import Links
 from hetsched.costs.deviations import Deviations
@@ -59,4 +59,5 @@ __all__ = [
     "devices",
     "interconnects",
     "measure",
+    "profiles",
 ]

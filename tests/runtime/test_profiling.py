@@ -74,6 +74,20 @@ def test_what_changes_the_computation_changes_the_digest(other):
     assert mine not in [digest for name, digest in found.items() if "conv2d" in name]
 
 
+def test_a_batch_norm_has_one_digest_on_all_devices_and_for_all_momenta():
+    def made(momentum=0.1, eps=1e-5, cuda=False):
+        module = Function(lambda m, x: m.norm(x))
+        module.norm.momentum, module.norm.eps = momentum, eps
+        program = Program(module.eval(), torch.randn(2, 4, 8, 8))
+        for node in program.operators.nodes:
+            if cuda and "batch_norm" in str(node.target):  # there it also returns the means and deviations, which none reads
+                node.meta["val"] = (node.meta["val"][0], torch.empty(4), torch.empty(4))
+        return [operator.digest for operator in Computations(program).operators]
+
+    assert made() == made(momentum=0.5) == made(cuda=True)
+    assert made()[1] != made(eps=1e-3)[1]
+
+
 @pytest.mark.slow
 def test_what_reads_what_counts():
     one, other = (digests(function, 4, 4, dynamic_batch=False) for function in (lambda m, x: x @ x.t(), lambda m, x: x.t() @ x))
