@@ -1,13 +1,12 @@
 """Profiles that ship with the package: the measured seconds of the shipped networks' tasks on one device each.
 
-These commands, which need torch, make them again in the root of a checkout: one of what `benchmarks/gpu.py` measured, the other on a
-machine that does nothing else::
+These commands, which need torch, make them again in `hetsched/costs/documents` of a checkout: one of what `benchmarks/gpu.py` measured,
+the other on a machine that does nothing else::
 
-    python benchmarks/gpu.py --quick --tables benchmarks/results/gpu-h100.jsonl --profile hetsched/costs/documents/h100.json
-    hetsched profile hetsched.workloads.vision:googlenet --input 1,3,224,224 --devices core --batches 1,4 -o hetsched/costs/documents/core.json
-    hetsched profile hetsched.workloads.vision:inception_v3 --input 1,3,299,299 --devices core --batches 1,4 --add \\
-      -o hetsched/costs/documents/core.json
-    gzip -n9 hetsched/costs/documents/*.json
+    python ../../../benchmarks/gpu.py --quick --tables ../../../benchmarks/results/gpu-h100.jsonl --profile h100.json
+    hetsched profile hetsched.workloads.vision:googlenet --input 1,3,224,224 --devices core --batches 1,4 -o core.json
+    hetsched profile hetsched.workloads.vision:inception_v3 --input 1,3,299,299 --devices core --batches 1,4 --add -o core.json
+    gzip -n9 *.json
 
 A task on a GPU is timed between two events, so that its seconds contain the wait of its kernels for their launch from Python.
 """
