@@ -257,7 +257,7 @@ ROWS: dict[str, Weakness] = {
         behind(0.002),
     ),
     "stacks": Weakness(
-        "optimum of both stacks, 60 s", partial(_known, STACKS), ("auto",), 60.0, "", "proven in 60 s", within(1e-9, proven=2)
+        "optimum of both stacks, 60 s", partial(_known, STACKS), ("auto",), 60.0, "", "proven in 60 s", within(1e-6, proven=2)
     ),
     "job shops": Weakness(
         "flexible job shops, 60 s",
