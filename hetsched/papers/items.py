@@ -73,6 +73,8 @@ class Item:
     """Modules, with the extra of hetsched that installs each, without which the cases cannot be measured."""
     time: str = "a minute"
     """About how long all cases take in full."""
+    possible: Callable[[Case], bool] = lambda case: True
+    """Whether a case can be measured where this is; others count where their results are stored."""
 
 
 @dataclass(frozen=True)

@@ -127,14 +127,14 @@ def reproduce(
     if stored and fresh:
         raise InvalidArgument("stored and fresh are both True; stored reports the results that fresh would replace, so choose one")
     setting = Setting(quick, None if data is None else Path(data))
-    cases = {item.name: list(item.cases(setting)) for item in chosen}
     store = Results(None if results is None else Path(results) / f"{paper}.jsonl")
+    cases = {item.name: [case for case in item.cases(setting) if item.possible(case) or store.rows([case])] for item in chosen}
     if not stored:
         for item in chosen:
             for module, extra in item.needs:
                 if importlib.util.find_spec(module) is None:
                     raise MissingDependency(module, extra)
-        unique = {key(case): case for item in chosen for case in cases[item.name]}
+        unique = {key(case): case for item in chosen for case in cases[item.name] if item.possible(case)}
         work = partial(_measured, paper, setting.data)
         run(unique.values(), work, results=store, jobs=jobs, fresh=fresh, on_progress=on_progress)
         for case in unique.values():

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
 import sys
 import types
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,7 @@ import pytest
 
 import hetsched as hs
 from hetsched.models.methods import formulate
-from hetsched.papers import Claim, Report, Setting, Verdict, find_paper
+from hetsched.papers import Claim, Report, Setting, Verdict, find_paper, reproduce
 from hetsched.papers.diviml import costs, decoder, networks, nodes, over_time, runtimes, single, solving, stacks, tables
 from hetsched.papers.diviml.judging import judged
 from hetsched.papers.items import Case, Row
@@ -53,7 +55,7 @@ def test_a_claim_is_decided_by_all_repetitions_or_not_at_all():
 
 def test_every_item_has_fewer_cases_when_quick(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(networks, "available", lambda: list(networks.SHIPPED))
-    counts = {item.name: (len(item.cases(QUICK)), len(item.cases(FULL))) for item in PAPER.items}
+    counts = {item.name: tuple(sum(map(item.possible, item.cases(setting))) for setting in (QUICK, FULL)) for item in PAPER.items}
     assert counts == {
         "table-1": (91, 546),
         "table-2": (16, 16),
@@ -251,13 +253,29 @@ def test_networks_are_torchvisions_where_it_is_installed(monkeypatch: pytest.Mon
     fake.__spec__ = types.SimpleNamespace(name="torchvision")  # type: ignore[assignment]
     monkeypatch.setitem(sys.modules, "torchvision", fake)
     assert networks.available() == list(networks.PIXELS)
-    assert networks.missing() == []
+    assert networks.missing([]) == []
     row = PAPER.measure({"what": "network", "network": "alexnet", "inputs": 4, "method": "bheft", "seed": 0, "limit": 5.0}, None)
     assert row["makespan"] > 0
     networks.graph.cache_clear()
     monkeypatch.delitem(sys.modules, "torchvision")
     if networks.available() == list(networks.SHIPPED):
-        assert "alexnet, vgg16, resnet50, densenet121" in networks.missing()[0]
+        assert "alexnet, vgg16, resnet50, densenet121" in networks.missing([])[0]
+
+
+def test_what_is_stored_is_reported_also_where_it_cannot_be_measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    cases = [case for case in PAPER.item("table-2").cases(FULL) if case["network"] == "alexnet"]
+    rows = [
+        {"case": case, "result": {"ms": [4.0, 3.0, 2.0, 1.5, 1.0], "operators": 8, "says": ""}, "where": "here", "date": "2026-01-01"}
+        for case in cases
+    ]
+    (tmp_path / "diviml.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    for names, lacking in ((networks.SHIPPED, "torchvision): vgg16, resnet50, densenet121."), (tuple(networks.PIXELS), "")):
+        monkeypatch.setattr(networks, "available", lambda names=names: list(names))
+        (found,) = reproduce("diviml", "table-2", results=tmp_path, stored=True)
+        shown = str(found)
+        assert "alexnet" in shown
+        assert lacking in shown
+        assert ("Not measured, for they need torchvision" in shown) == bool(lacking)
 
 
 def test_figure_3_decides_gains_by_network_and_optimality_by_proofs(monkeypatch: pytest.MonkeyPatch):

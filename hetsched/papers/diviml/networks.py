@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+from collections.abc import Sequence
 from pathlib import Path
 
 import hetsched as hs
@@ -25,9 +26,15 @@ def available() -> list[str]:
     return list(PIXELS) if importlib.util.find_spec("torchvision") else list(SHIPPED)
 
 
-def missing() -> list[str]:
-    """Return a paragraph on the networks that cannot be had."""
-    lacking = [name for name in PIXELS if name not in available()]
+def possible(case: Case) -> bool:
+    """Return whether the network of a case, which may be a module, can be had here."""
+    return case["network"] not in PIXELS or case["network"] in available()
+
+
+def missing(rows: Sequence[Row]) -> list[str]:
+    """Return a paragraph on the networks that were not measured, and cannot be had here."""
+    known = {*available(), *(row["network"] for row in rows)}
+    lacking = [name for name in PIXELS if name not in known]
     return [f"Not measured, for they need torchvision (pip install torchvision): {', '.join(lacking)}."] if lacking else []
 
 
