@@ -143,8 +143,9 @@ def test_a_device_that_is_faster_alone_is_named_beyond_the_spread() -> None:
     import numpy as np
 
     alone, slower, alike = np.array([1.0, 2.0, 3.0]), np.array([4.0, 5.0, 6.0]), np.array([2.0, 3.0, 6.0])
-    assert "gpu0 alone is faster than this schedule" in command._warned(alone, slower, "gpu0")
-    assert command._warned(alone, alike, "gpu0") == command._warned(slower, alone, "gpu0") == ""
+    (text,) = command._warned(alone, slower, "gpu0")
+    assert "gpu0 alone is faster than this schedule" in text
+    assert command._warned(alone, alike, "gpu0") == command._warned(slower, alone, "gpu0") == []
 
 
 def test_devices_are_pinned_if_there_are_enough_cores() -> None:

@@ -167,7 +167,8 @@ def run(
                 ("model", f"{factory}, {program.graph.n_tasks} tasks"),
                 ("devices", listed(chosen)),
                 ("alone", f"{', '.join(each)}: runs of all tasks on one device"),
-                ("speed-up", f"{speed_up:.2f} over {best}{_warned(alone[best], measured.makespans, best)}"),
+                ("speed-up", f"{speed_up:.2f} over {best}"),
+                *(("note", text) for text in _warned(alone[best], measured.makespans, best)),
                 *(() if pace is None else (("stream", _told(pace, one[best] / pace["period"], best)),)),
                 ("outputs", f"differ from the model's by {difference:.2g} of the largest, {judged} {TOLERANCE:g}"),
             ]
@@ -178,12 +179,12 @@ def run(
     raise typer.Exit(0 if same and not comparison.violations else 1)
 
 
-def _warned(alone: FloatArray, placed: FloatArray, best: str) -> str:
+def _warned(alone: FloatArray, placed: FloatArray, best: str) -> list[str]:
     """Return what is said where one device runs all tasks in less time than the schedule takes, by more than the spread of both."""
     import numpy as np
 
     slower = np.quantile(placed, 0.25) > np.quantile(alone, 0.75)
-    return f": {best} alone is faster than this schedule, whatever the forecast; give --devices only that one" if slower else ""
+    return [f"{best} alone is faster than this schedule, whatever the forecast; give --devices only that one"] if slower else []
 
 
 def _run(
