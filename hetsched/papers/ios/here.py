@@ -96,7 +96,11 @@ def report(rows: Sequence[Row], setting: Setting) -> Report:
     gpu = bool(rows) and all(row["kind"] == "cuda" for row in rows)
     claim = Claim.decided(text, all(best[1] < other[1] for _, best, other, _ in told), reason)
     if not (gpu and apart):
-        why = "; the quartiles overlap" if gpu else "; the paper's device is a GPU, on which `benchmarks/gpu.py` measures more"
+        why = (
+            "; the quartiles overlap"
+            if gpu
+            else '; the paper\'s device is a GPU; what an H100 measured is in docs/benchmarks.md, "On a GPU"'
+        )
         claim = Claim(text, Verdict.UNSEEN, (reason or "not measured") + why)
     head = ("network, 1 image", "device", "stages measured", "search, s", "best, sum of stages, ms", *(f"{way}, ms" for way in WAYS))
     return Report([Table(head, lines)], [claim])
