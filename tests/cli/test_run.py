@@ -138,7 +138,6 @@ def test_the_difference_is_that_of_the_worst_output() -> None:
     assert command._difference(turned.conj().clone(), torch.clone, (turned,)) == pytest.approx(4 / 5**0.5)
 
 
-@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="needs affinity of threads")
 def test_a_device_that_is_faster_alone_is_named_beyond_the_spread() -> None:
     import numpy as np
 
@@ -148,6 +147,7 @@ def test_a_device_that_is_faster_alone_is_named_beyond_the_spread() -> None:
     assert command._warned(alone, alike, "gpu0") == command._warned(slower, alone, "gpu0") == []
 
 
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="needs affinity of threads")
 def test_devices_are_pinned_if_there_are_enough_cores() -> None:
     cores = sorted(os.sched_getaffinity(0))
     assert places(None, None) == {f"cpu{k}": [core] for k, core in enumerate(cores)}
