@@ -1,6 +1,6 @@
 """What a GPU does: copies, operators, launches, stages, placements and memory, measured on a machine that need not be prepared.
 
-    python benchmarks/gpu.py --minutes 25 --out results/gpu-h200.jsonl [--only ios links] [--full]
+    python benchmarks/gpu.py --minutes 27 --out results/gpu-h200.jsonl [--only ios links] [--full]
     python benchmarks/gpu.py --device cpu --quick
     python benchmarks/gpu.py --tables [results/gpu-h200.jsonl]
 
@@ -30,8 +30,8 @@ from typing import Any, NamedTuple
 REGION = "gpu"
 ROOT = Path(__file__).resolve().parents[1]
 KEPT = ROOT / "benchmarks" / "results"
-SECTIONS = {"environment": 1, "links": 2, "operators": 7, "engine": 2, "ios": 8, "placements": 4, "memory": 1}
-"""Minutes of each section, of 25 in all."""
+SECTIONS = {"environment": 1, "links": 2, "operators": 7, "engine": 2, "ios": 8, "placements": 4, "memory": 1, "plans": 2}
+"""Minutes of each section, of 27 in all."""
 QUICK = 2.5
 """Minutes of all sections with --quick."""
 NEEDED = ("torch", "numpy", "numba", "scipy", "networkx", "msgspec")
@@ -155,7 +155,7 @@ def options() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     parser: argparse.ArgumentParser = importlib.import_module("figures").parser(__doc__)
     parser.add_argument("--device", help="a device of torch, or cpu (default: cuda:0)", default="cuda:0")
-    parser.add_argument("--minutes", type=float, help=f"of all sections (default: 25; with --quick {QUICK})")
+    parser.add_argument("--minutes", type=float, help=f"of all sections (default: 27; with --quick {QUICK})")
     parser.add_argument("--out", type=Path, help=f"file of lines to go on with (default: {KEPT}/gpu-DEVICE.jsonl; with --quick none)")
     parser.add_argument("--only", nargs="+", type=lambda text: text.split(","), help=f"sections, of {', '.join(SECTIONS)}")
     parser.add_argument("--full", action="store_true", help="torch.compile for all networks and batches, for as long as it takes")

@@ -26,6 +26,7 @@ import gpu_tools as tools
 import numpy as np
 import torch
 from gpu import Records, Row, Step
+from gpu_plans import plans
 from gpu_tools import cores, line
 from truth import SIZES, network
 
@@ -846,4 +847,5 @@ STEPS: dict[str, Callable[[Bench], Iterator[Step]]] = {
     "ios": stages,
     "placements": placements,
     "memory": memory,
+    "plans": plans,
 }

@@ -60,6 +60,7 @@ def of_machine(rows: Sequence[Row]) -> list[str]:
         ("### The contention model on these stages", contention),
         ("### Placed on the CPU and the device (E2)", placements),
         ("### Memory", memory),
+        ("### A language model, placed by a plan (E3)", plans),
     ):
         found = make(rows)
         if found:
@@ -381,6 +382,39 @@ def memory(rows: Sequence[Row]) -> list[str]:
         for row in named(rows, "drill")
     ]
     return made
+
+
+def plans(rows: Sequence[Row]) -> list[str]:
+    """Return forecasts of a language model's placements beside runs."""
+    own = named(rows, "plan")
+    if not own:
+        return []
+    bases = list(dict.fromkeys(basis for row in own for basis in row["forecasts"]))
+    lines = []
+    for row in own:
+        forecasts = [row["forecasts"].get(basis) for basis in bases]
+        lines.append(
+            [
+                row["way"],
+                "" if row["limit"] is None else gigabytes(row["limit"]),
+                *("" if made is None else f"{figures.number(made)} ({100 * (made / row['seconds'] - 1):+.1f} %)" for made in forecasts),
+                mark(row, f"{figures.number(row['seconds'])} ({figures.number(row['prompt_seconds'])} of it the prompt)"),
+                gigabytes(row["needed"]),
+                "" if row["used"] is None else gigabytes(row["used"]),
+            ]
+        )
+    head = ["way", "limit, GB", *(f"forecast from {basis}, s (error)" for basis in bases), "run, s", "memory by the plan, GB", "in use, GB"]
+    first = own[0]
+    text = (
+        f"{first['model']}: {gigabytes(first['weight_bytes'])} GB of weights, a prompt of {first['prompt']} tokens and {first['output']} "
+        "tokens of output, by Transformers and Accelerate."
+    )
+    return [text, figures.table(head, lines)]
+
+
+def gigabytes(amount: float) -> str:
+    """Return gigabytes."""
+    return figures.number(amount / 1e9)
 
 
 def profile(rows: Sequence[Row], name: str = "gpu0") -> hs.costs.Profile:

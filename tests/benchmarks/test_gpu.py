@@ -17,6 +17,7 @@ pytest.importorskip("torch")
 
 import figures
 import gpu
+import gpu_plans
 import gpu_sections
 import gpu_tables
 import gpu_tools
@@ -92,7 +93,7 @@ def test_two_sections_run_with_what_a_bare_machine_has(tmp_path: Path) -> None:
 def test_every_section_runs_and_the_page_is_made_of_its_file(tmp_path: Path, docs: Path) -> None:
     file = tmp_path / "x.jsonl"
     words = ("--device", "cpu", "--quick", "--out", str(file))
-    done = bare(*words, "--minutes", "25")
+    done = bare(*words, "--minutes", "27")
     assert done.returncode == 0, done.stdout + done.stderr
     rows = lines(file)
     check(rows)
@@ -120,11 +121,48 @@ def test_every_section_runs_and_the_page_is_made_of_its_file(tmp_path: Path, doc
         "Stages on one device",
         "contention model",
         "E2",
+        "E3",
     ):
         assert title in page
     profile = hs.read(tmp_path / "p.json")
     assert isinstance(profile, hs.costs.Profile)
     assert len(profile.operators) == len({row["digest"] for row in rows if row["what"] == "operator"})
+
+
+class Gpu:
+    """What `gpu_plans` asks of a device of torch."""
+
+    type, index = "cuda", 0
+
+
+def test_plans_on_a_gpu_are_forecast_from_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = gpu_sections.Bench("cpu", gpu.Records(None), quick=False, full=False)
+    bench.device, bench.name = Gpu(), "gpu0"  # type: ignore[assignment]
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA H100 80GB HBM3")
+    maps, size = [], gpu_plans.COPIED
+    copies = gpu_plans.line("link", [size / 17e9], way="pageable copy", bytes=size)
+
+    def run(bench: gpu_sections.Bench, device_map: dict[str, object]) -> tuple[list[float], list[float], float]:
+        maps.append(device_map)
+        return ([0.025], [0.2], 16e9) if len(maps) == 1 else ([0.6], [5.0], 8e9)
+
+    monkeypatch.setattr(gpu_plans, "run", run)
+    monkeypatch.setattr(gpu_plans, "pageable", lambda bench: copies)
+    for step in gpu_plans.plans(bench):
+        bench.records.add([{**dict.fromkeys(gpu.FIELDS), **row} for row in step.work()])
+    alone, plan, default = (row for row in bench.records.rows if row["what"] == "plan")
+    assert set(maps[0].values()) == {0}
+    assert list(alone["forecasts"]) == ["sheets"]
+    for row, device_map in ((plan, maps[1]), (default, maps[2])):
+        assert set(device_map.values()) == {0, "cpu"}
+        assert row["needed"] <= row["limit"] == row["weight_bytes"] / 2
+        copied = 9 * sum(value == "cpu" for key, value in device_map.items() if "layers" in key) * 436e6 / 17e9
+        assert copied < row["forecasts"]["measured"] < 1.3 * copied + 0.3
+        assert row["forecasts"]["sheets"] < row["forecasts"]["measured"]
+    assert plan["forecasts"]["measured"] <= default["forecasts"]["measured"]
+    text = "\n".join(gpu_tables.plans(bench.records.rows))
+    assert "Llama, 8B: 16.1 GB of weights" in text
+    assert "| 0.225 (0.0250 of it the prompt) | 16.4 | 16.0 |" in text
 
 
 # ---------------------------------------------------------------------- ends and goes on
