@@ -5,7 +5,8 @@
     python benchmarks/gpu.py --tables [results/gpu-h200.jsonl]
 
 Runs from a copy of the repository with any torch from 2.7 on; no package is installed and no solver is imported. Each section has a
-number of minutes, ends after the step in which they are over, and prints what it left; the first, which the others need, is always done.
+number of minutes, ends after the step in which they are over, and prints what it left; the first, which the others need, is always done,
+and a run that goes on with a file begins with the sections that have no lines there.
 Steps are written to the file as they end, so that a run that was interrupted goes on there at the next start. `--tables` writes the page's
 region from files alone.
 """
@@ -75,6 +76,12 @@ class Records:
     def has(self, section: str, step: str) -> bool:
         """Return whether a step was done."""
         return any((row["section"], row.get("step")) == (section, step) and row["what"] != "failed" for row in self.rows)
+
+    def unknown_first(self, sections: Iterable[str]) -> list[str]:
+        """Return sections in the order in which they are measured: the first, and those that have no lines before those that have."""
+        known = {row["section"] for row in self.rows if row["what"] not in ("end", "failed")}
+        first, *others = sections
+        return [first, *sorted(others, key=known.__contains__)]
 
     def finished(self, section: str) -> bool:
         """Return whether a section has left nothing."""
@@ -205,9 +212,7 @@ def main(words: Sequence[str] | None = None) -> None:
         if any(row[key] != bench.common[key] for row in records.rows for key in ("software", "quick")):
             raise SystemExit(f"{arguments.out} has lines of another device, other software or --quick; name another file")
         failed = []
-        for name in SECTIONS:
-            if name not in names and name != "environment":
-                continue
+        for name in records.unknown_first(name for name in SECTIONS if name in names or name == "environment"):
             if records.finished(name):
                 print(f"{name}: done before", flush=True)
                 continue

@@ -199,6 +199,14 @@ def test_a_section_that_is_finished_is_not_repeated(tmp_path: Path, steps: list[
     assert (row["seconds"], row["spread"], row["step"], row["section"], row["runs"]) == (2.0, [1.5, 3.0], "one", "links", 3)
 
 
+def test_sections_without_figures_come_first(tmp_path: Path, steps: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    run(tmp_path / "x.jsonl")
+    capsys.readouterr()
+    gpu.main(["--device", "cpu", "--quick", "--only", "links,engine,memory", "--out", str(tmp_path / "x.jsonl")])
+    ended = [text.partition(":")[0] for text in capsys.readouterr().out.splitlines() if text.endswith((" s", "before"))]
+    assert ended == ["environment", "engine", "memory", "links"]
+
+
 @pytest.mark.parametrize("cut", [b'{"section": "links", "wha', b"{"])
 def test_a_line_that_is_not_whole_is_removed_and_the_rest_goes_on(tmp_path: Path, steps: list[str], cut: bytes) -> None:
     file = tmp_path / "x.jsonl"
