@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import gc
 import json
@@ -722,7 +723,24 @@ def placed(bench: Bench, net: str) -> list[Row]:
         "placing": placing,
         "gathering": gathering,
     }
-    return [*rows, row]
+    return [*rows, row, *called(bench, net, module, x, problem, schedule, devices)]
+
+
+def called(bench: Bench, net: str, module: Any, x: Any, problem: hs.Problem, schedule: hs.Schedule, devices: dict[str, Where]) -> list[Row]:
+    """Return the seconds of calls, from arguments to results on the CPU, without clocks of tasks: on the last device alone, and placed."""
+    order, last = problem.graph.topological_order, len(devices) - 1
+    alone = hs.Decision.whole(problem, np.full(problem.n_tasks, last, np.int64), order)
+    own = copy.deepcopy(module).to(bench.device)
+    ways: dict[str, Callable[[], Any]] = {"module": lambda: own(x.to(bench.device)).cpu()}
+    with contextlib.ExitStack() as stack, torch.no_grad():
+        for way, decision in {"one device": alone, "placed": schedule.decision}.items():
+            for graphs in (False, True) if bench.device.type == "cuda" else (False,):
+                run = hs.runtime.Executor(module, x, decision, devices=devices, problem=problem, graphs=graphs)
+                ways[f"{way}, CUDA graphs" if graphs else way] = functools.partial(stack.enter_context(run), x)
+        expected = module(x)
+        differ = {way: tools.deviation(call(), expected) for way, call in ways.items()}
+        times = tools.in_turn(ways, bench.device, bench.runs, bench.warmup)
+    return [line("call", times[way], net, way, network=net, way=way, deviation=differ[way], same=differ[way] <= ALIKE) for way in ways]
 
 
 def of_run(net: str, way: str, timeline: hs.costs.Timeline, differs: float, seen: float) -> Row:

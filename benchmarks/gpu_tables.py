@@ -353,7 +353,22 @@ def placements(rows: Sequence[Row]) -> list[str]:
         "of which durations, chance, transfers, engine, ms",
         "over the best device",
     ]
-    return [f"Placed by {placed_by(own)}.", figures.table(head, lines)]
+    return [f"Placed by {placed_by(own)}.", figures.table(head, lines), *calls(rows)]
+
+
+def calls(rows: Sequence[Row]) -> list[str]:
+    """Return the seconds of calls by way."""
+    own = named(rows, "call")
+    ways = list(dict.fromkeys(row["way"] for row in own))
+    lines = []
+    for net in dict.fromkeys(row["network"] for row in own):
+        cells = {}
+        for row in (row for row in own if row["network"] == net):
+            shown = f"{ms(row['seconds'])} ({ms(row['spread'][0])} to {ms(row['spread'][1])}){'' if row['same'] else ', outputs differ'}"
+            cells[row["way"]] = mark(row, shown)
+        lines.append([net, *(cells.get(way, "") for way in ways)])
+    text = "Calls in turn, from arguments to results on the CPU, whose tasks have no clocks:"
+    return [text, figures.table(["ms (quartiles)", *ways], lines)] if lines else []
 
 
 def placed_by(rows: Sequence[Row]) -> str:

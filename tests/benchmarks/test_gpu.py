@@ -357,6 +357,19 @@ def test_placements_are_beside_their_forecasts() -> None:
     assert gpu_tables.placements(placed(same=False))[1].endswith("| outputs differ |")
 
 
+def test_calls_are_in_a_row_of_their_network() -> None:
+    about = {"what": "call", "network": "n", "spread": [0.001, 0.004], "stolen": 0.0}
+    rows = [
+        {**about, "way": "module", "seconds": 0.002, "same": True},
+        {**about, "way": "placed", "seconds": 0.003, "same": False},
+        {**about, "way": "placed", "network": "m", "seconds": 0.003, "same": True, "stolen": 0.2},
+    ]
+    _, table = gpu_tables.calls(rows)
+    assert "| n | 2.000 (1.000 to 4.000) | 3.000 (1.000 to 4.000), outputs differ |" in table
+    assert "| m |  | 3.000 (1.000 to 4.000) (disturbed) |" in table
+    assert gpu_tables.calls([]) == []
+
+
 def test_the_page_says_that_nothing_has_run_on_cuda_until_something_has() -> None:
     assert gpu_tables.text([]) == gpu_tables.NOTHING
     assert gpu_tables.text([[row("launch", device="cpu0", threads=1)]]).startswith(gpu_tables.NOTHING)
