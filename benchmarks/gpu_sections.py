@@ -20,7 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import gpu_children
 import gpu_tools as tools
@@ -675,11 +675,25 @@ def killed(process: subprocess.Popen[str]) -> None:
 def placements(bench: Bench) -> Iterator[Step]:
     """Networks placed on cores of the CPU and the device: forecast, run, and the parts of the error."""
     for net in bench.networks(("googlenet", "inception_v3", "randwire", "decoder")):
-        yield Step(net, functools.partial(placed, bench, net))
+        own: list[Solved] = []  # by the first of the two steps
+        yield Step(net, functools.partial(placed, bench, net, own))
+        yield Step(f"calls, {net}", functools.partial(called, bench, net, own))
 
 
-def placed(bench: Bench, net: str) -> list[Row]:
-    """Profile, solve, run and compare; each device alone beside it."""
+class Solved(NamedTuple):
+    """A network, and its placement."""
+
+    module: Any
+    x: Any
+    devices: dict[str, Where]
+    problem: hs.Problem
+    schedule: hs.Schedule
+
+
+def solved(bench: Bench, net: str, known: list[Solved]) -> Solved:
+    """Return a network that was profiled and placed, once."""
+    if known:
+        return known[0]
     module, x = bench.model(net)
     own = cores()
     devices: dict[str, Where]
@@ -693,6 +707,13 @@ def placed(bench: Bench, net: str) -> list[Row]:
     schedule = hs.solve(problem, METHODS, time_limit=min(SOLVING, bench.left / 4) if not bench.quick else 1.0).schedule
     if schedule is None:
         raise RuntimeError("no schedule was made in time")
+    known.append(Solved(module, x, devices, problem, schedule))
+    return known[0]
+
+
+def placed(bench: Bench, net: str, known: list[Solved]) -> list[Row]:
+    """Profile, solve, run and compare; each device alone beside it."""
+    module, x, devices, problem, schedule = solved(bench, net, known)
     with torch.no_grad():
         expected = module(x)
         seen = planted(module, x, expected)
@@ -723,11 +744,12 @@ def placed(bench: Bench, net: str) -> list[Row]:
         "placing": placing,
         "gathering": gathering,
     }
-    return [*rows, row, *called(bench, net, module, x, problem, schedule, devices)]
+    return [*rows, row]
 
 
-def called(bench: Bench, net: str, module: Any, x: Any, problem: hs.Problem, schedule: hs.Schedule, devices: dict[str, Where]) -> list[Row]:
+def called(bench: Bench, net: str, known: list[Solved]) -> list[Row]:
     """Return the seconds of calls, from arguments to results on the CPU, without clocks of tasks: on the last device alone, and placed."""
+    module, x, devices, problem, schedule = solved(bench, net, known)
     order, last = problem.graph.topological_order, len(devices) - 1
     alone = hs.Decision.whole(problem, np.full(problem.n_tasks, last, np.int64), order)
     own = copy.deepcopy(module).to(bench.device)
