@@ -256,6 +256,8 @@ def stages(rows: Sequence[Row]) -> list[str]:
     ]
     present = {row["way"] for row in own}
     text = f"Stages are found {', '.join(f'in `{way}` {by}' for way, by in FOUND.items() if way in present)}."
+    if any(way.endswith(", CUDA graph") for way in present):
+        text += " The CUDA graph of the module reads and returns the same tensors each time; those of stages copy arguments and results."
     return [text, figures.table(head, lines)]
 
 

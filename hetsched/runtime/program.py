@@ -165,9 +165,11 @@ class Program:
         InvalidProblem
             Shapes or types differ from those at the capture, or an argument that is not a tensor has another value.
         """
-        given, spec = tree_flatten((args, {key: kwargs[key] for key in self._keywords if key in kwargs}))
-        if spec != self._nesting[0] or set(kwargs) - set(self._keywords):
-            raise InvalidProblem("the arguments are not nested, or named, as those that the program was made with")
+        given = list(args)
+        if kwargs or len(args) != self._tensors or any(type(value) is not torch.Tensor for value in args):
+            given, spec = tree_flatten((args, {key: kwargs[key] for key in self._keywords if key in kwargs}))
+            if spec != self._nesting[0] or set(kwargs) - set(self._keywords):
+                raise InvalidProblem("the arguments are not nested, or named, as those that the program was made with")
         for node, value in zip(self._placeholders, given, strict=True):
             expected = node.meta["val"]
             if isinstance(expected, torch.Tensor):
@@ -213,6 +215,14 @@ class Program:
             raise InvalidProblem(
                 f"argument {name!r} is {is_now}; the program was made for [{expected_shape}] of {expected.dtype} on {expected.device.type}"
             )
+
+    @cached_property
+    def _tensors(self) -> int:
+        """The number of arguments if all are tensors by position, which need not be flattened; else -1."""
+        spec = self._nesting[0]
+        own = [node.meta["val"] for node in self._placeholders]
+        flat = spec == tree_flatten((tuple(own), {}))[1] and all(isinstance(value, torch.Tensor) for value in own)
+        return len(own) if flat else -1
 
     @cached_property
     def _nesting(self) -> tuple[TreeSpec, TreeSpec]:

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from hetsched.arguments import checked
 from hetsched.errors import InvalidSchedule, UnsupportedFeature
@@ -182,11 +183,12 @@ class _Captured:
     def __init__(self, staged: StagedProgram, given: Values) -> None:
         self.given = {node: value.clone() if isinstance(value, torch.Tensor) else value for node, value in given.items()}
         with full_precision():
-            self.again, self.made = captured(Cuda(staged.program.device), lambda: staged._run(self.given), WARM_UPS)
+            self.again, made = captured(Cuda(staged.program.device), lambda: staged._run(self.given), WARM_UPS)
+        self.made, self.nesting = tree_flatten(made)
 
     def replay(self, given: Values) -> Any:
         for node, value in given.items():
             if isinstance(value, torch.Tensor):
                 self.given[node].copy_(value)
         self.again()
-        return torch.utils._pytree.tree_map(lambda leaf: leaf.clone() if isinstance(leaf, torch.Tensor) else leaf, self.made)
+        return tree_unflatten([value.clone() if isinstance(value, torch.Tensor) else value for value in self.made], self.nesting)

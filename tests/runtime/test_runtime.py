@@ -539,6 +539,27 @@ def test_parameters_out_of_range(program, word, value, rule):
         MeasuredStages(program, torch.randn(2, 8, 12, 12), **{word: value})
 
 
+class Pair(torch.nn.Module):
+    def forward(self, x, pair):
+        return x + pair[0] * pair[1]
+
+
+def test_arguments_by_position_are_those_of_the_module_however_they_are_given():
+    x = torch.randn(2, 3)
+    module = torch.nn.Bilinear(3, 3, 4)
+    plain = Program(module, (x, x))
+    for args in ((x, 2 * x), (torch.nn.Parameter(x), x), (x.T.contiguous().T, x)):
+        torch.testing.assert_close(plain(*args), module(*args).detach())
+    with pytest.raises(hs.InvalidProblem, match="not nested, or named"):
+        plain(x)
+    with pytest.raises(hs.InvalidProblem, match="not nested, or named"):
+        plain((x, x))
+    nested = Program(Pair(), (x, (x, x)))
+    assert torch.equal(nested(x, (x, 2 * x)), x + x * 2 * x)
+    with pytest.raises(hs.InvalidProblem, match="not nested, or named"):
+        nested(x, x, x)
+
+
 def test_arguments_of_another_shape_or_form(program):
     with pytest.raises(
         hs.InvalidProblem, match=r"argument 'x' is \[2, 7, 12, 12\] of torch.float32 on cpu; the program was made for \[any, 8, 12, 12\]"
