@@ -687,6 +687,7 @@ class Solved(NamedTuple):
     x: Any
     devices: dict[str, Where]
     problem: hs.Problem
+    machine: hs.costs.Machine
     schedule: hs.Schedule
 
 
@@ -707,13 +708,13 @@ def solved(bench: Bench, net: str, known: list[Solved]) -> Solved:
     schedule = hs.solve(problem, METHODS, time_limit=min(SOLVING, bench.left / 4) if not bench.quick else 1.0).schedule
     if schedule is None:
         raise RuntimeError("no schedule was made in time")
-    known.append(Solved(module, x, devices, problem, schedule))
+    known.append(Solved(module, x, devices, problem, profile.machine(), schedule))
     return known[0]
 
 
 def placed(bench: Bench, net: str, known: list[Solved]) -> list[Row]:
     """Profile, solve, run and compare; each device alone beside it."""
-    module, x, devices, problem, schedule = solved(bench, net, known)
+    module, x, devices, problem, machine, schedule = solved(bench, net, known)
     with torch.no_grad():
         expected = module(x)
         seen = planted(module, x, expected)
@@ -728,7 +729,7 @@ def placed(bench: Bench, net: str, known: list[Solved]) -> list[Row]:
         rows.append(of_run(net, name, timeline, differs, seen))
     with hs.runtime.Executor(module, x, schedule, devices=devices, problem=problem) as run:
         differs = tools.deviation(run(x), expected)
-        timeline = run.measure(x, runs=bench.runs)
+        timeline = run.measure(x, runs=bench.runs, machine=machine)
         comparison = hs.runtime.compare(run.profiled(problem), schedule.decision, timeline)
         placing, gathering = run.placing_seconds, run.gathering_seconds
     tasks = {name: int((schedule.batches.device == k).sum()) for k, name in enumerate(devices)}
@@ -749,7 +750,7 @@ def placed(bench: Bench, net: str, known: list[Solved]) -> list[Row]:
 
 def called(bench: Bench, net: str, known: list[Solved]) -> list[Row]:
     """Return the seconds of calls, from arguments to results on the CPU, without clocks of tasks: on the last device alone, and placed."""
-    module, x, devices, problem, schedule = solved(bench, net, known)
+    module, x, devices, problem, _, schedule = solved(bench, net, known)
     order, last = problem.graph.topological_order, len(devices) - 1
     alone = hs.Decision.whole(problem, np.full(problem.n_tasks, last, np.int64), order)
     own = copy.deepcopy(module).to(bench.device)

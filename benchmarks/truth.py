@@ -11,6 +11,7 @@ times in all; a row of a session that remains so says "disturbed". Needs torch a
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import functools
 import importlib
 import os
@@ -164,6 +165,15 @@ def profiled(name: str, size: int, batch: int, runs: int) -> Case:
     return Case(module, x, program, devices, problem)
 
 
+def dispatching(alone: Any, devices: Sequence[str], machine: Any = None) -> Any:
+    """Return a machine on which dispatching takes what it took in runs on one worker, with the messages of another."""
+    from hetsched.runtime.profiling import dispatch_of
+
+    machine = hs.costs.Machine() if machine is None else machine
+    own = {name: dataclasses.replace(machine.of(name), dispatch=dispatch_of(alone)) for name in devices}
+    return hs.costs.Machine(own, once=machine.once)
+
+
 def on_one_device(problem: hs.Problem) -> hs.Schedule:
     """Return the schedule of all tasks on the first device."""
     return hs.simulate(problem, hs.Decision.whole(problem, np.zeros(problem.n_tasks, np.int64), problem.graph.topological_order))
@@ -191,7 +201,7 @@ def session(name: str, size: int, batch: int, runs: int, limit: float) -> Sessio
         equal = torch().equal(exact(x), expected)
         deviation = float((placed(x) - expected).abs().max() / expected.abs().max())
         before = single.measure(x, runs=runs, profile=False)
-        timeline = placed.measure(x, runs=runs)
+        timeline = placed.measure(x, runs=runs, machine=dispatching(before, devices))
         after = single.measure(x, runs=runs, profile=False)
         own = placed.profiled(problem)
     start = time.perf_counter()
@@ -365,14 +375,14 @@ def apart(name: str, size: int, batch: int, runs: int, limit: float, ranks: Any)
         runtime.Executor(program, None, on_one_device(shared), devices=devices, problem=shared) as alone,
     ):
         equal = torch().equal(exact(x), expected)
-        before = alone.measure(x, runs=runs, profile=False).makespans
-        timeline = placed.measure(x, runs=runs, machine=machine)
+        before = alone.measure(x, runs=runs, profile=False)
+        timeline = placed.measure(x, runs=runs, machine=dispatching(before, devices, machine))
         after = alone.measure(x, runs=runs, profile=False).makespans
         own = placed.profiled(problem)
         messages = len(placed.plan.sends)
     plain = runtime.forecast(machine.problem(own), decision).makespan
     comparison = runtime.compare(own, decision, timeline)
-    return Apart(float(np.median(np.concatenate([before, after]))), messages, plain, comparison, equal)
+    return Apart(float(np.median(np.concatenate([before.makespans, after]))), messages, plain, comparison, equal)
 
 
 def apart_row(name: str, batch: int, found: Apart) -> list[str]:

@@ -22,6 +22,7 @@ from hetsched.costs.machine import Overhead
 from hetsched.costs.measurements import CopyTime, Network
 from hetsched.costs.profile import Profile
 from hetsched.costs.recording import Recorder
+from hetsched.costs.timeline import Timeline
 from hetsched.errors import InvalidProblem
 from hetsched.problem.cluster import Cluster, Device
 from hetsched.problem.problem import Problem
@@ -214,13 +215,20 @@ def ceilings(profiler: ModuleProfiler, device: Device) -> Device:
 
 
 def _dispatch(profiler: ModuleProfiler, name: str) -> float:
-    """Return the median seconds between two tasks of a CPU device, in runs of all tasks on it; 0 for other devices."""
+    """Return the median seconds between two tasks of a device, in runs of all tasks on it; 0 for a module that is not on the CPU.
+
+    A GPU that has its next task before it ends one takes none.
+    """
     own = profiler.place(name)
-    if own.device.type != "cpu":
-        return 0.0
     program, args, kwargs = profiler.example(name)
+    if program.device.type != "cpu":  # which is what an executor runs
+        return 0.0
     with whole(program, own, inputs=profiler.batch, fold=profiler.fold) as executor:
-        runs = executor.measure(*args, runs=DISPATCHES, profile=False, **kwargs)
+        return dispatch_of(executor.measure(*args, runs=DISPATCHES, profile=False, **kwargs))
+
+
+def dispatch_of(runs: Timeline) -> float:
+    """Return the median seconds between two tasks, of runs of all tasks on one device."""
     lasting = int((runs.durations > 0).any(axis=0).sum())
     between = runs.makespans - runs.durations.sum(axis=1)
     return max(float(np.median(between)) / lasting, 0.0) if lasting else 0.0

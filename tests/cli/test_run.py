@@ -58,6 +58,8 @@ def test_a_run_is_compared_and_written(run: Any) -> None:
         assert Path(name).stat().st_size > 0
     problem, schedule, timeline = (hs.read(f"{name}.json") for name in ("problem", "schedule", "run"))
     assert (problem.inputs, len(timeline.makespans)) == (2, 3)
+    assert all(own.dispatch > 0 for _, own in timeline.machine.devices)
+    assert len(timeline.machine.devices) == 2
     assert hs.verify(problem, schedule) == []
     again = run("compare", "problem.json", "schedule.json", "run.json")
     assert again.exit_code == 0
@@ -99,6 +101,7 @@ def test_a_run_on_processes_has_the_costs_of_messages(run: Any) -> None:
     machine = hs.read("run.json").machine
     assert machine.once
     assert machine.of("one").send > (0.0, 0.0)
+    assert machine.of("one").dispatch > 0
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -21,6 +22,7 @@ from hetsched.problem.units import seconds
 
 if TYPE_CHECKING:
     from hetsched.arrays import FloatArray
+    from hetsched.costs.machine import Machine
     from hetsched.costs.profile import Profile
     from hetsched.costs.timeline import Timeline
     from hetsched.problem.problem import Problem
@@ -104,7 +106,7 @@ def run(
             messages = Messages(list(chosen), ranks)
             if messages.rank > 0:  # rank 0 does all else
                 agreed, instance = messages.agreed(None)
-                _run(program, args, module, agreed, chosen, instance, messages, runs)
+                _run(program, args, module, agreed, chosen, instance, messages, None, runs)
                 raise typer.Exit(0)
         known = _known(profile, program, count, chosen)
         if known is None:
@@ -123,7 +125,16 @@ def run(
         if messages is not None:
             messages.agreed((solution.schedule, instance))
         difference, measured, timed, streamed = _run(
-            program, args, module, solution.schedule, chosen, instance, messages, runs, streams=objective != "makespan"
+            program,
+            args,
+            module,
+            solution.schedule,
+            chosen,
+            instance,
+            messages,
+            _overheads(known.only(devices=chosen).machine(), messages),
+            runs,
+            streams=objective != "makespan",
         )
         best = min(alone, key=lambda name: float(np.median(alone[name])))
         alone[best] = np.concatenate([alone[best], _alone(program, args, chosen, best, count)])
@@ -187,6 +198,14 @@ def _warned(alone: FloatArray, placed: FloatArray, best: str) -> list[str]:
     return [f"{best} alone is faster than this schedule, whatever the forecast; give --devices only that one"] if slower else []
 
 
+def _overheads(measured: Machine, messages: Messages | None) -> Machine:
+    """Return what dispatching tasks takes on each device, with what messages between ranks take."""
+    if messages is None:
+        return measured
+    ends = {name: replace(own, dispatch=measured.of(name).dispatch) for name, own in messages.machine.devices}
+    return type(measured)(ends, once=messages.machine.once)
+
+
 def _run(
     program: Program,
     args: tuple[Any, ...],
@@ -195,6 +214,7 @@ def _run(
     chosen: Places,
     instance: Problem,
     messages: Messages | None,
+    machine: Machine | None,
     runs: int,
     streams: bool = False,
 ) -> tuple[float, Timeline, Problem, StreamTimes | None]:
@@ -207,7 +227,7 @@ def _run(
         difference = float("nan") if made is None else _difference(made, module, args)
         if messages is not None:
             difference = messages.told(difference)
-        measured = executor.measure(*args, runs=runs, machine=None if messages is None else messages.machine)
+        measured = executor.measure(*args, runs=runs, machine=machine)
         return difference, measured, executor.profiled(instance), executor.measure_stream(*args) if streams else None
 
 
