@@ -352,7 +352,7 @@ def placements(rows: Sequence[Row]) -> list[str]:
         "forecast, ms",
         "run (quartiles)",
         "error of the forecast",
-        "of which durations, chance, transfers, engine, ms",
+        "run less forecast by replays: durations, chance, transfers, engine, ms",
         "over the best device",
     ]
     return [f"Placed by {placed_by(own)}.", figures.table(head, lines), *calls(rows)]
