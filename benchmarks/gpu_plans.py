@@ -7,7 +7,7 @@ import gc
 import importlib.util
 import math
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import gpu_tools as tools
@@ -40,7 +40,9 @@ WHOLE, PLAN, DEFAULT = "all on the device", "plan", "default of Transformers"
 SHARE = 0.5
 """Bytes of the GPU that a placement may use, as a part of all weights."""
 WORK = hs.Workload(prompt=512, output=8)
-LINK = "pcie5-x16"
+LONG, GENERATED = 4096, 16
+"""Tokens of the prompt, and of the generation, whose rates are measured."""
+LINK, COPY = "pcie5-x16", "pageable copy"
 COPIED = 2**26
 """Bytes of the copies by which the link is measured."""
 RUNS = 2
@@ -70,33 +72,68 @@ def card(bench: Any) -> Any:
 
 
 def whole(bench: Any) -> list[Row]:
-    """Return the line of the model on the device alone."""
-    plan = hs.plan(card(bench), machine(bench), WORK, tool=TOOL)
-    return [placed(bench, WHOLE, plan, plan.placement, {"sheets": plan.value}, None)]
+    """Return the lines of the model on the device alone, and of its rates: of a long prompt, and of generation."""
+    model, sheets = card(bench), machine(bench)
+    plan = hs.plan(model, sheets, WORK, tool=TOOL)
+    own = loaded(bench, device_map(plan, plan.placement))
+    row = placed(bench, WHOLE, own, plan, plan.placement, None)
+    with torch.no_grad():
+        prompts = [request(own, bench.device, LONG, 0)[0] for _ in range(1 + runs(bench))][1:]
+        outputs = [request(own, bench.device, WORK.prompt, GENERATED)[1] for _ in range(1 + runs(bench))][1:]
+    rates = [
+        line("rate", prompts, model.name, LONG, prompt=LONG, output=0, depth=0),
+        line("rate", outputs, model.name, GENERATED, prompt=0, output=GENERATED, depth=WORK.prompt),
+    ]
+    try:
+        known = measured(bench, model, sheets, rates)
+    except hs.InvalidProblem as error:
+        return [row, *rates, line("skipped", None, "rates", reason=str(error))]
+    row["forecasts"] = {"sheets": plan.value, "measured": hs.plan(model, known, WORK, tool=TOOL).value}
+    return [row, *rates]
 
 
 def limited(bench: Any, way: str) -> list[Row]:
     """Return the line of a placement on a GPU with a limit of memory, forecast from data sheets, and from what was measured before."""
     model = card(bench)
     limit = SHARE * float(sum(model.weights))
-    alone, copy = (next(row for row in bench.records.rows if row.get("way") == found) for found in (WHOLE, "pageable copy"))
-    measured = hs.costs.LanguageRoofline(item_seconds=(alone["seconds"] - alone["prompt_seconds"]) / WORK.output / model.n_items)
+    copied = next(row for row in bench.records.rows if row.get("way") == COPY)
+    rates = [row for row in bench.records.rows if row["what"] == "rate"]
     sheets = hs.plan(model, machine(bench, limit), WORK, tool=TOOL)
-    plan = hs.plan(model, machine(bench, limit, COPIED / copy["seconds"]), WORK, tool=TOOL, costs=measured)
+    plan = hs.plan(model, measured(bench, model, machine(bench, limit, COPIED / copied["seconds"]), rates), WORK, tool=TOOL)
     if way == PLAN:
-        return [placed(bench, way, plan, plan.placement, {"sheets": sheets.value, "measured": plan.value}, limit)]
-    first, other = (next(row for row in one.baselines if row.name == f"{TOOL} default") for one in (plan, sheets))
-    return [placed(bench, way, plan, first.placement, {"sheets": other.value, "measured": first.value}, limit)]
+        placement, values = plan.placement, {"sheets": sheets.value, "measured": plan.value}
+    else:
+        first, other = (next(row for row in one.baselines if row.name == f"{TOOL} default") for one in (plan, sheets))
+        placement, values = first.placement, {"sheets": other.value, "measured": first.value}
+    return [placed(bench, way, loaded(bench, device_map(plan, placement)), plan, placement, limit) | {"forecasts": values}]
 
 
-def placed(bench: Any, way: str, plan: Any, placement: Any, forecasts: dict[str, float], limit: float | None) -> Row:
-    """Run a placement, and return its line."""
-    command = tool(TOOL).emit(plan.card, placement, plan.machine.names_in(TOOL))
-    prompts, outputs, used = run(bench, command.device_map)
+def measured(bench: Any, model: Any, known: hs.Machine, rates: Sequence[Row]) -> hs.Machine:
+    """Return a machine whose device reaches the shares of its peaks that follow from a prompt and from generation."""
+    rows = [
+        hs.costs.Rate(bench.name, row["seconds"], row["prompt"], row["output"], row["depth"], chunk=max(row["prompt"], 1)) for row in rates
+    ]
+    return known.with_efficiency(hs.costs.Rates(rows).efficiency(known, model))
+
+
+def placed(bench: Any, way: str, own: Any, plan: Any, placement: Any, limit: float | None) -> Row:
+    """Run a model, and return its line with the forecast of the plan; its placement may be another."""
+    cuda = bench.device.type == "cuda"
+    if cuda:
+        torch.cuda.reset_peak_memory_stats(bench.device)
+    with torch.no_grad():
+        times = [request(own, bench.device, WORK.prompt, WORK.output) for _ in range(1 + runs(bench))][1:]
     about = {"model": plan.card.name, "prompt": WORK.prompt, "output": WORK.output, "weight_bytes": float(sum(plan.card.weights))}
-    more = {"way": way, "prompt_seconds": statistics.median(prompts), "forecasts": forecasts, "limit": limit}
-    more |= {"needed": float(evaluate(plan.problem, placement).stage_bytes[0]), "used": used}
-    return line("plan", [sum(both) for both in zip(prompts, outputs, strict=True)], plan.card.name, way, **about, **more)
+    more = {"way": way, "prompt_seconds": statistics.median(prompt for prompt, _ in times), "limit": limit}
+    more |= {"needed": float(evaluate(plan.problem, placement).stage_bytes[0]), "forecasts": {"sheets": plan.value}}
+    more |= {"used": float(torch.cuda.max_memory_allocated(bench.device)) if cuda else None}
+    return line("plan", [sum(both) for both in times], plan.card.name, way, **about, **more)
+
+
+def device_map(plan: Any, placement: Any) -> dict[str, Any]:
+    """Return the device of each module, in Transformers' words."""
+    found: dict[str, Any] = tool(TOOL).emit(plan.card, placement, plan.machine.names_in(TOOL)).device_map
+    return found
 
 
 def machine(bench: Any, limit: float = math.inf, copying: float | None = None) -> hs.Machine:
@@ -124,39 +161,35 @@ def pageable(bench: Any) -> Row:
     """Return the line of copies to the device from memory of the CPU that is not pinned."""
     source = torch.ones(COPIED, dtype=torch.uint8)
     times, _ = tools.wall(lambda: source.to(bench.device), bench.device, bench.runs)
-    return line("link", times, "plans", way="pageable copy", bytes=COPIED)
+    return line("link", times, "plans", way=COPY, bytes=COPIED)
 
 
-def run(bench: Any, device_map: dict[str, Any]) -> tuple[list[float], list[float], float | None]:
-    """Return the seconds of prompts and of outputs, and the most bytes in use on the GPU."""
-    device, own = bench.device, module(config(bench))
-    if len(set(device_map.values())) == 1:
-        own.to(device)
-    else:
-        import accelerate
+def runs(bench: Any) -> int:
+    """Return how often a request is made."""
+    return 1 if bench.quick else RUNS
 
-        accelerate.dispatch_model(own, device_map, main_device=device.index or 0)
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(device)
-    with torch.no_grad():
-        times = [request(own, device) for _ in range(1 if bench.quick else 1 + RUNS)]
-    if device.type != "cuda":
-        return *map(list, zip(*times, strict=True)), None
-    used = float(torch.cuda.max_memory_allocated(device))
-    del own
+
+def loaded(bench: Any, modules: dict[str, Any]) -> Any:
+    """Return the model with its modules on devices; what another one held is released before."""
     gc.collect()
-    torch.cuda.empty_cache()
-    return *map(list, zip(*times[1:], strict=True)), used
+    if bench.device.type == "cuda":
+        torch.cuda.empty_cache()
+    own = module(config(bench))
+    if len(set(modules.values())) == 1:
+        return own.to(bench.device)
+    import accelerate
+
+    return accelerate.dispatch_model(own, modules, main_device=bench.device.index or 0)
 
 
-def request(own: Any, device: torch.device) -> tuple[float, float]:
+def request(own: Any, device: torch.device, prompt: int, output: int) -> tuple[float, float]:
     """Return the seconds of a prompt, and of the tokens that are generated behind it, one after the other."""
     last = functools.partial(own, use_cache=True, logits_to_keep=1)
-    tokens = torch.randint(own.config.vocab_size, (1, WORK.prompt), device=device)
+    tokens = torch.randint(own.config.vocab_size, (1, prompt), device=device)
     made = []
 
     def generate() -> None:
-        for _ in range(WORK.output):
+        for _ in range(output):
             made.append(last(made[-1].logits[:, -1:].argmax(-1), past_key_values=made[-1].past_key_values))
 
     return once(lambda: made.append(last(tokens)), device), once(generate, device)

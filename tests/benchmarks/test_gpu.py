@@ -139,20 +139,24 @@ def test_plans_on_a_gpu_are_forecast_from_what_was_measured(monkeypatch: pytest.
     bench = gpu_sections.Bench("cpu", gpu.Records(None), quick=False, full=False)
     bench.device, bench.name = Gpu(), "gpu0"  # type: ignore[assignment]
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA H100 80GB HBM3")
-    maps, size = [], gpu_plans.COPIED
+    maps: list[dict[str, object]] = []
+    size = gpu_plans.COPIED
     copies = gpu_plans.line("link", [size / 17e9], way="pageable copy", bytes=size)
 
-    def run(bench: gpu_sections.Bench, device_map: dict[str, object]) -> tuple[list[float], list[float], float]:
-        maps.append(device_map)
-        return ([0.025], [0.2], 16e9) if len(maps) == 1 else ([0.6], [5.0], 8e9)
+    def request(own: object, device: object, prompt: int, output: int) -> tuple[float, float]:
+        whole = len(maps) == 1
+        return prompt * 5e-5 if whole else 0.6, output * 0.025 if whole else 5.0
 
-    monkeypatch.setattr(gpu_plans, "run", run)
+    monkeypatch.setattr(gpu_plans, "loaded", lambda bench, modules: maps.append(modules))
+    monkeypatch.setattr(gpu_plans, "request", request)
     monkeypatch.setattr(gpu_plans, "pageable", lambda bench: copies)
+    for name in ("reset_peak_memory_stats", "max_memory_allocated"):
+        monkeypatch.setattr(torch.cuda, name, lambda device: 16e9)
     for step in gpu_plans.plans(bench):
         bench.records.add([{**dict.fromkeys(gpu.FIELDS), **row} for row in step.work()])
     alone, plan, default = (row for row in bench.records.rows if row["what"] == "plan")
     assert set(maps[0].values()) == {0}
-    assert list(alone["forecasts"]) == ["sheets"]
+    assert alone["forecasts"]["measured"] == pytest.approx(alone["seconds"], rel=0.02)
     for row, device_map in ((plan, maps[1]), (default, maps[2])):
         assert set(device_map.values()) == {0, "cpu"}
         assert row["needed"] <= row["limit"] == row["weight_bytes"] / 2
@@ -162,7 +166,7 @@ def test_plans_on_a_gpu_are_forecast_from_what_was_measured(monkeypatch: pytest.
     assert plan["forecasts"]["measured"] <= default["forecasts"]["measured"]
     text = "\n".join(gpu_tables.plans(bench.records.rows))
     assert "Llama, 8B: 16.1 GB of weights" in text
-    assert "| 0.225 (0.0250 of it the prompt) | 16.4 | 16.0 |" in text
+    assert "| 0.226 (0.0256 of it the prompt) | 16.4 | 16.0 |" in text
 
 
 # ---------------------------------------------------------------------- ends and goes on
