@@ -144,8 +144,11 @@ def modules(
 @checked
 def falls_apart(problem: Problem, largest: int = LARGEST) -> bool:
     """Return whether a split can prove optimality module by module: one input, and clean cuts into modules of at most `largest` tasks."""
-    if problem.inputs > 1:
-        return False
+    return problem.inputs == 1 and has_modules(problem, largest)
+
+
+def has_modules(problem: Problem, largest: int = LARGEST) -> bool:
+    """Return whether clean cuts divide a graph into modules of at most `largest` tasks."""
     split = modules(problem.graph, channels=1)
     return split.number > 1 and int(split.sizes.max()) <= largest
 

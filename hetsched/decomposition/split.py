@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hetsched.analysis import model_size
-from hetsched.analysis.modules import LARGEST, falls_apart
+from hetsched.analysis.modules import LARGEST, has_modules
 from hetsched.arguments import COUNT, Rule
 from hetsched.decomposition.parts import PartialDecision
 from hetsched.decomposition.series import Series, cut
@@ -102,7 +102,7 @@ class Evaluate:
 def _worth_splitting(problem: Problem) -> bool:
     """Return whether `auto` splits a problem: its bounds hold, and it has modules of useful sizes."""
     modelled = problem.memory == "static" and (problem.inputs == 1 or not problem.links.contended)
-    return modelled and model_size.columns(problem) > model_size.TINY and falls_apart(problem)
+    return modelled and model_size.columns(problem) > model_size.TINY and has_modules(problem)
 
 
 @method(

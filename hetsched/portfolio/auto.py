@@ -260,7 +260,7 @@ class Race:
             candidates = provers if provers and free else searches
         return min(
             candidates,
-            key=lambda member: (member.charged / member.weight, member.method.kind is not Kind.BOUND, member.proves),
+            key=lambda member: (member.charged / member.weight, member.method.kind is not Kind.BOUND, not member.splits, member.proves),
             default=None,
         )
 

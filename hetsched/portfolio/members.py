@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from hetsched.errors import UnsupportedFeature
 from hetsched.problem.problem import Problem
-from hetsched.search import Method, find_method, select
+from hetsched.search import Kind, Method, find_method, select
 
 
 @dataclass(eq=False)
@@ -43,6 +43,11 @@ class Member:
     def proves(self) -> bool:
         """Whether it computes bounds."""
         return self.method.proves
+
+    @property
+    def splits(self) -> bool:
+        """Whether it solves a problem part by part, and has good schedules before a proof."""
+        return self.method.kind is Kind.EXACT and self.method.distributes
 
     @property
     def models(self) -> bool:

@@ -12,6 +12,7 @@ from hypothesis import given
 import hetsched as hs
 from hetsched import search
 from hetsched.analysis import model_size
+from hetsched.papers.diviml.stacks import profiled
 from hetsched.portfolio import members, workers
 from hetsched.portfolio.auto import Race
 from hetsched.portfolio.protocol import Done
@@ -212,6 +213,19 @@ def test_graphs_with_modules_are_split():
     solution = hs.solve(stack, time_limit=PLENTY, options={"members": ["heft", "split"], "workers": 1})
     assert solution.status == "optimal"
     assert solution.proof.name == "split"
+
+
+def test_graphs_with_modules_are_split_with_several_inputs_too():
+    stack = profiled(10, 4, inputs=4)
+    assert "split" in members.usual(stack, "makespan")
+    assert "split" not in members.usual(stack.replace(communication="port"), "makespan"), "its model has no contention of several inputs"
+    chosen = members.choose(stack, "makespan", None, ())
+    race = Race(stack, hs.Monitor(stack, Budget(PLENTY)), chosen, 1.0, 5.0)
+    turns = []
+    for _ in range(3):
+        turns.append(race._next([member for member in race.running if not member.at_once], apart=True))
+        turns[-1].charged += 1.0
+    assert [turn.name for turn in turns] == ["bounds", "split", "annealing"], "of one worker"
 
 
 def test_small_modules_are_proven_before_workers_are_started(monkeypatch):
