@@ -32,7 +32,7 @@ REGION = "gpu"
 ROOT = Path(__file__).resolve().parents[1]
 KEPT = ROOT / "benchmarks" / "results"
 SECTIONS = {"environment": 1, "links": 2, "operators": 7, "engine": 2, "ios": 8, "placements": 4, "memory": 1, "plans": 2}
-"""Minutes of each section, of 27 in all."""
+"""Minutes of each section."""
 QUICK = 2.5
 """Minutes of all sections with --quick."""
 NEEDED = ("torch", "numpy", "numba", "scipy", "networkx", "msgspec")
@@ -162,7 +162,7 @@ def options() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
     parser: argparse.ArgumentParser = importlib.import_module("figures").parser(__doc__)
     parser.add_argument("--device", help="a device of torch, or cpu (default: cuda:0)", default="cuda:0")
-    parser.add_argument("--minutes", type=float, help=f"of all sections (default: 27; with --quick {QUICK})")
+    parser.add_argument("--minutes", type=float, help=f"of all sections (default: {sum(SECTIONS.values())}; with --quick {QUICK})")
     parser.add_argument("--out", type=Path, help=f"file of lines to go on with (default: {KEPT}/gpu-DEVICE.jsonl; with --quick none)")
     parser.add_argument("--only", nargs="+", type=lambda text: text.split(","), help=f"sections, of {', '.join(SECTIONS)}")
     parser.add_argument("--full", action="store_true", help="torch.compile for all networks and batches, for as long as it takes")

@@ -11,7 +11,6 @@ times in all; a row of a session that remains so says "disturbed". Needs torch a
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import functools
 import importlib
 import os
@@ -165,15 +164,6 @@ def profiled(name: str, size: int, batch: int, runs: int) -> Case:
     return Case(module, x, program, devices, problem)
 
 
-def dispatching(alone: Any, devices: Sequence[str], machine: Any = None) -> Any:
-    """Return a machine on which dispatching takes what it took in runs on one worker, with the messages of another."""
-    from hetsched.runtime.profiling import dispatch_of
-
-    machine = hs.costs.Machine() if machine is None else machine
-    own = {name: dataclasses.replace(machine.of(name), dispatch=dispatch_of(alone)) for name in devices}
-    return hs.costs.Machine(own, once=machine.once)
-
-
 def on_one_device(problem: hs.Problem) -> hs.Schedule:
     """Return the schedule of all tasks on the first device."""
     return hs.simulate(problem, hs.Decision.whole(problem, np.zeros(problem.n_tasks, np.int64), problem.graph.topological_order))
@@ -182,6 +172,7 @@ def on_one_device(problem: hs.Problem) -> hs.Schedule:
 def session(name: str, size: int, batch: int, runs: int, limit: float) -> Session:
     """Profile, solve, run and compare."""
     from hetsched import runtime
+    from hetsched.runtime.profiling import dispatch_of, with_dispatch
 
     module, x, program, devices, problem = profiled(name, size, batch, runs)
     solution = hs.solve(problem, time_limit=limit)
@@ -201,7 +192,7 @@ def session(name: str, size: int, batch: int, runs: int, limit: float) -> Sessio
         equal = torch().equal(exact(x), expected)
         deviation = float((placed(x) - expected).abs().max() / expected.abs().max())
         before = single.measure(x, runs=runs, profile=False)
-        timeline = placed.measure(x, runs=runs, machine=dispatching(before, devices))
+        timeline = placed.measure(x, runs=runs, machine=with_dispatch(hs.costs.Machine(), dict.fromkeys(devices, dispatch_of(before))))
         after = single.measure(x, runs=runs, profile=False)
         own = placed.profiled(problem)
     start = time.perf_counter()
@@ -360,6 +351,7 @@ APART_HEAD = [
 def apart(name: str, size: int, batch: int, runs: int, limit: float, ranks: Any) -> Apart:
     """Profile, measure messages, solve, and run in two processes in turn with runs on one worker."""
     from hetsched import runtime
+    from hetsched.runtime.profiling import dispatch_of, with_dispatch
 
     module, x, program, devices, shared = profiled(name, size, batch, runs)
     links, machine = ranks.messages({device: rank for rank, device in enumerate(devices)})
@@ -376,7 +368,7 @@ def apart(name: str, size: int, batch: int, runs: int, limit: float, ranks: Any)
     ):
         equal = torch().equal(exact(x), expected)
         before = alone.measure(x, runs=runs, profile=False)
-        timeline = placed.measure(x, runs=runs, machine=dispatching(before, devices, machine))
+        timeline = placed.measure(x, runs=runs, machine=with_dispatch(machine, dict.fromkeys(devices, dispatch_of(before))))
         after = alone.measure(x, runs=runs, profile=False).makespans
         own = placed.profiled(problem)
         messages = len(placed.plan.sends)

@@ -100,7 +100,7 @@ class Evaluate:
 
 
 def _worth_splitting(problem: Problem) -> bool:
-    """Return whether `auto` splits a problem: its bounds hold, and it has modules of useful sizes."""
+    """Return whether `auto` splits a problem: its modules have a model, and useful sizes."""
     modelled = problem.memory == "static" and (problem.inputs == 1 or not problem.links.contended)
     return modelled and model_size.columns(problem) > model_size.TINY and has_modules(problem)
 

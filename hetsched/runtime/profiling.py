@@ -18,7 +18,7 @@ import torch
 from hetsched.arguments import check_count, checked
 from hetsched.arrays import FloatArray
 from hetsched.costs.communication import SIZES
-from hetsched.costs.machine import Overhead
+from hetsched.costs.machine import Machine, Overhead
 from hetsched.costs.measurements import CopyTime, Network
 from hetsched.costs.profile import Profile
 from hetsched.costs.recording import Recorder
@@ -232,6 +232,11 @@ def dispatch_of(runs: Timeline) -> float:
     lasting = int((runs.durations > 0).any(axis=0).sum())
     between = runs.makespans - runs.durations.sum(axis=1)
     return max(float(np.median(between)) / lasting, 0.0) if lasting else 0.0
+
+
+def with_dispatch(machine: Machine, seconds: Mapping[str, float]) -> Machine:
+    """Return a machine with devices on which dispatching a task takes these seconds."""
+    return Machine({name: replace(machine.of(name), dispatch=one) for name, one in seconds.items()}, once=machine.once)
 
 
 def whole(program: Program, where: Place, *, inputs: int, fold: bool = True) -> Executor:

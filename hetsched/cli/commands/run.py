@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -87,6 +86,7 @@ def run(
 
     from hetsched import runtime, simulate, solve
     from hetsched.runtime import Program, compare, forecast
+    from hetsched.runtime.profiling import with_dispatch
     from hetsched.schedule.objectives import find_objective
 
     if engine == "gloo" and objective != "makespan":
@@ -122,19 +122,12 @@ def run(
         if solution.schedule is None:
             raise HetschedError(f"{method} found no schedule ({solution.status}); choose another method or a longer --time-limit")
         working.update("running")
+        machine = known.only(devices=chosen).machine()
         if messages is not None:
             messages.agreed((solution.schedule, instance))
+            machine = with_dispatch(messages.machine, {name: own.dispatch for name, own in machine.devices})
         difference, measured, timed, streamed = _run(
-            program,
-            args,
-            module,
-            solution.schedule,
-            chosen,
-            instance,
-            messages,
-            _overheads(known.only(devices=chosen).machine(), messages),
-            runs,
-            streams=objective != "makespan",
+            program, args, module, solution.schedule, chosen, instance, messages, machine, runs, streams=objective != "makespan"
         )
         best = min(alone, key=lambda name: float(np.median(alone[name])))
         alone[best] = np.concatenate([alone[best], _alone(program, args, chosen, best, count)])
@@ -196,14 +189,6 @@ def _warned(alone: FloatArray, placed: FloatArray, best: str) -> list[str]:
 
     slower = np.quantile(placed, 0.25) > np.quantile(alone, 0.75)
     return [f"{best} alone is faster than this schedule, whatever the forecast; give --devices only that one"] if slower else []
-
-
-def _overheads(measured: Machine, messages: Messages | None) -> Machine:
-    """Return what dispatching tasks takes on each device, with what messages between ranks take."""
-    if messages is None:
-        return measured
-    ends = {name: replace(own, dispatch=measured.of(name).dispatch) for name, own in messages.machine.devices}
-    return type(measured)(ends, once=messages.machine.once)
 
 
 def _run(
