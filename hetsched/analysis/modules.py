@@ -147,6 +147,7 @@ def falls_apart(problem: Problem, largest: int = LARGEST) -> bool:
     return problem.inputs == 1 and has_modules(problem, largest)
 
 
+@checked
 def has_modules(problem: Problem, largest: int = LARGEST) -> bool:
     """Return whether clean cuts divide a graph into modules of at most `largest` tasks."""
     split = modules(problem.graph, channels=1)
