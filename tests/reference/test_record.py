@@ -11,8 +11,10 @@ from tests.reference import record
 COMMITTED = [section for section in record.SECTIONS if section != "versions" and (record.HERE / f"{section}.json").exists()]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("section", COMMITTED)
+QUICK = {"names"}
+
+
+@pytest.mark.parametrize("section", [pytest.param(s, marks=() if s in QUICK else pytest.mark.slow) for s in COMMITTED])
 def test_nothing_differs_from_the_record(section):
     other = record.differences("versions", record.committed("versions"), record.made("versions"))
     if other:
