@@ -29,6 +29,8 @@ from hetsched.stopping import NEVER, Deadline
 
 CLOSE = 1e-12
 """Relative difference of latencies below which one is not better than another, as sums are rounded."""
+NEAR = (1e-4, 3e-3)
+"""Relative distances from the bound by prices at which the least sum is sought first, as few states lead there."""
 SHRINK = 0.8
 """Factor by which the first caps on overlapped times shrink: of 0.5 to 0.85 the one with the least evaluations for 80 blocks."""
 
@@ -91,7 +93,7 @@ def least_latency(problem: ChainProblem, *, cap: float = math.inf, each: bool = 
 def find_latency(problems: Sequence[ChainProblem], incumbent: Incumbent) -> None:
     """Find a placement of least latency among those of several problems, and prove it; those without offloaded items are tried first."""
     tables = [Tables(problem) for problem in problems]
-    incumbent.begin([_quick_latency(own) for own in tables])
+    incumbent.begin(len(tables), functools.cache(lambda part: _quick_latency(tables[part])))
     for part, own in enumerate(tables):
         counts = range(1, own.problem.n_devices + 1)
         if own.problem.nodes is None and math.isinf(incumbent.value) and (simple := _Reach(own, counts[-1]).placement()) is not None:
@@ -113,8 +115,8 @@ def _quick_latency(tables: Tables) -> float:
     if problem.offloading is not None:
         seconds = np.minimum(problem.seconds, problem.offloading.seconds.min(axis=2))
         tables = Tables(problem.replace(seconds=seconds, memory_bytes=None, offloading=None))
-    overlapped = tables.problem.overlapped_seconds.min(axis=1).max()
-    return float(tables.costs(tables.fitting).prices(tables.size).bound + overlapped)
+    overlapped = float(tables.problem.overlapped_seconds.min(axis=1).max())
+    return tables.capped(math.inf, math.inf)[2].bound + overlapped
 
 
 def _least(
@@ -178,20 +180,19 @@ def _least_sums(
 
     Sums above `most` [m], by number of stages, may be left out; with weights `one` [m] all but that of least quotient.
     """
-    problem, n = tables.problem, tables.problem.n_items
-    least = np.full(problem.n_devices, np.inf)
-    placements: list[Placement | None] = [None] * problem.n_devices
+    m, n = tables.problem.n_devices, tables.problem.n_items
     reach = _Reach(tables, counts[-1], cap, overlap)
-    if reach.fewest is not None:
-        hop, closing = tables.between(problem.hops - problem.overlapped_hops), tables.between(problem.closing)
-        hop[(tables.between(problem.hops) > cap) | (tables.between(problem.overlapped_hops) > overlap)] = np.inf
-        closing[closing > cap] = np.inf
-        links = Links.of(hop, closing, tables.pairs)
-        tables.check_size(len(links.hop))
-        stages = tables.costs(reach.lowest)
-        prices, limit = stages.prices(tables.size), float(most[counts[0] - 1 : counts[-1]].max())
-        reached = reach.kept()
-        for (own, allowed), first in itertools.product(tables.by_node(counts), links.firsts):
+    if reach.fewest is None:
+        return LeastLatencies(np.full(m, np.inf), (None,) * m)
+    stages, links, prices = tables.capped(cap, overlap)
+    tables.check_size(len(links.hop))
+    reached = reach.kept()
+
+    def up_to(limit: float) -> LeastLatencies:
+        """Return the least sums of which those above a limit may be left out."""
+        least = np.full(m, np.inf)
+        placements: list[Placement | None] = [None] * m
+        for (own, allowed), first in itertools.product(tables.by_node(counts), links.firsts) if prices.bound <= limit else ():
             kept = [some & others for some, others in zip(reached, allowed, strict=False)]
             paths = links.shortest(tables.states, kept, n, first, stages.extend, check=incumbent.check, prices=prices, most=limit)
             totals = {s: paths.tables[s][:, :, n] + (links.closing[:, first, None] if s > 1 else 0.0) for s in own}
@@ -202,7 +203,15 @@ def _least_sums(
                 h, state = divmod(int(np.argmin(totals[s])), totals[s].shape[1])
                 placements[s - 1] = tables.placement(*stages.trace(links, paths, s, (h, state), first))
                 least[s - 1] = totals[s][h, state]
-    return LeastLatencies(least, tuple(placements))
+        return LeastLatencies(least, tuple(placements))
+
+    limits = most[counts[0] - 1 : counts[-1]]
+    if one is not None and len(set(one[counts[0] - 1 : counts[-1]])) == 1:  # the least of all is sought: first near the bound
+        for near in NEAR:
+            limit = prices.bound * (1 + near)
+            if limit < limits.max() and (sums := up_to(limit)).latency.min() <= limit:
+                return sums
+    return up_to(float(limits.max()))
 
 
 class _Reach:
@@ -225,6 +234,9 @@ class _Reach:
     @functools.cached_property
     def fewest(self) -> int | None:
         """The fewest stages with which devices can hold the whole chain; None if none can."""
+        longest = np.repeat((np.arange(self.n + 1) - self.lowest).max(axis=1), self.tables.size)
+        if np.sort(longest)[-self.most :].sum() < self.n:
+            return None
         levels = enumerate(self.tables.states.farthest(self.farthest, most=self.most))
         return next((s for s, ends in levels if (ends == self.n).any()), None)
 
@@ -301,7 +313,7 @@ def find_period(problems: Sequence[ChainProblem], incumbent: Incumbent) -> None:
     for count, problem in enumerate(problems, 1):
         most = problem.n_devices if count == len(problems) else min(count, problem.n_devices)
         parts += [_Period(Tables(problem), range(count, most + 1))] if count <= most else []
-    incumbent.begin([part.quick for part in parts])
+    incumbent.begin(len(parts), lambda part: parts[part].quick)
     for number in reversed(range(len(parts))):  # more stages tend to be better
         parts[number].find(incumbent, number)
 
@@ -312,15 +324,22 @@ class _Period:
     def __init__(self, tables: Tables, counts: range) -> None:
         self.tables, self.counts = tables, counts
         self.in_progress = np.array([tables.problem.in_progress(count) for count in range(1, tables.problem.n_devices + 1)], float)
-        largest = float(tables.problem.seconds.min(axis=1).max())
-        self.quick = max(largest, _quick_latency(tables) / float(self.in_progress[counts[-1] - 1])) * (1 - CLOSE)
         self.name = plural(counts[0], "stage") if len(counts) == 1 else f"{counts[0]} to {counts[-1]} stages"
+
+    @functools.cached_property
+    def quick(self) -> float:
+        """A lower bound on the period, by the largest item and by prices of items."""
+        largest = float(self.tables.problem.seconds.min(axis=1).max())
+        return max(largest, _quick_latency(self.tables) / float(self.in_progress[self.counts[-1] - 1])) * (1 - CLOSE)
 
     def find(self, incumbent: Incumbent, part: int) -> None:
         """Offer a placement of least period, if it is at most what is known, and raise the bound of a part of the search."""
-        if self.quick <= incumbent.value and self._reach(incumbent.value).fewest is not None:
+        if self._reach(incumbent.value).fewest is not None and self.quick <= incumbent.value:
             loads = self._loads(incumbent.value)
-            low, high = int(np.searchsorted(loads, self.quick)) - 1, len(loads) - 1  # not within the load at `low`, but that at `high`
+            low, high = (
+                int(np.searchsorted(loads, self.quick)) - 1,
+                len(loads) - 1,
+            )  # no period is the load at `low` or less, and devices hold all at `high`
             while high - low > 1:
                 incumbent.check()
                 middle = (low + high) // 2
@@ -342,7 +361,9 @@ class _Period:
         return np.unique(loads[loads <= min(most, np.finfo(float).max)])
 
     def _cross(self, loads: FloatArray, first: int, incumbent: Incumbent) -> None:
-        """Offer the placements under the caps at the crossing and before it, the load at `first` or a later one.
+        """Offer the placements under the caps at the crossing, the load at `first` or a later one, and before it.
+
+        The load before may be below all periods, and be the largest of the best placement nonetheless, whose period is S(B) / k.
 
         Where S(B) / k is above the cap B, it is so up to the last load below it, or the crossing is between; that load is tried next, as
         it often ends the search. Loads from the value of the incumbent on are left out.
@@ -366,7 +387,7 @@ class _Period:
         above = look(first)
         while high - low > 1:
             above = look(high - 1 if above else (low + high) // 2)
-        for at in sorted({low, high} & set(range(first, len(loads))) - set(shares)):
+        for at in sorted({low, high} & set(range(len(loads))) - set(shares)):
             if loads[at] < incumbent.value:
                 look(at)
 

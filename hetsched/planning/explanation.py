@@ -119,7 +119,9 @@ def explain(plan: ModelPlan, *, most_work: float = MOST_WORK, deadline: Deadline
     allowance.left = most_work
     without_hops = budget.answer(LINK_CHANGE, 1, plan.without_hops)
     allowance.left += 0.0 if budget.out_of_time else MEMORY * most_work
-    limits = [_memory_limit(plan, name, budget) for name in used]
+    unchanged = DeviceLimit("", Best(plan.value, plan.placement), math.inf)
+    enough = _without_need(plan, used, budget)
+    limits = [replace(unchanged, device=name) if name in enough else _memory_limit(plan, name, budget) for name in used]
     allowance.left = min(allowance.left, most_work)
     bare = 1 if plan.regime == "latency" else WITHOUT  # the placement is none of the problems that are solved
     second = budget.answer("the next best order of devices", bare * (len(plan.placement) + 1), plan.second_best)
@@ -140,6 +142,16 @@ def explain(plan: ModelPlan, *, most_work: float = MOST_WORK, deadline: Deadline
         tuple(budget.left_out),
         budget.out_of_time,
     )
+
+
+def _without_need(plan: ModelPlan, names: list[str], budget: _Budget) -> list[str]:
+    """Return devices with room of which no memory, of all of them together and so of none alone, changes anything.
+
+    None are returned where it is not so, or where the work for each device alone would not be left.
+    """
+    names = [name for name in names if name in plan._with_room()]
+    enough = (2 * len(names) + 1) * budget.each <= budget.allowance.left
+    return names if len(names) > 1 and enough and budget.answer(MEMORY_CHANGE, 1, lambda: plan._needs_no_memory(names)) else []
 
 
 def _memory_limit(plan: ModelPlan, name: str, budget: _Budget) -> DeviceLimit:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 from hetsched.chain.placement import Placement
@@ -55,22 +55,23 @@ class Incumbent:
         self.stop = Stop.NONE
         self._started = deadline.clock()
         self._bounds = [0.0]
+        self._quick: Callable[[int], float] = lambda part: 0.0
 
     @property
     def bound(self) -> float:
         """The least bound of the parts, or the value if that is less; inf if no placement is possible."""
-        return min(self.value, *self._bounds)
+        return min(self.value, *(raised if raised == math.inf else max(raised, self._quick(k)) for k, raised in enumerate(self._bounds)))
 
-    def begin(self, bounds: Sequence[float]) -> None:
-        """Begin a search in parts, with a bound of each."""
-        self._bounds = list(bounds)
+    def begin(self, parts: int, quick: Callable[[int], float]) -> None:
+        """Begin a search in parts; `quick` returns a quick bound of each, which is asked for only where the bound is."""
+        self._bounds, self._quick = [0.0] * parts, quick
         self._tell("quick bounds")
 
     def raise_bound(self, part: int, bound: float, source: str) -> None:
         """Raise the bound of a part of the search; inf if nothing in it is better than the value."""
-        before = self.bound
+        before = None if self.on_progress is None else self.bound
         self._bounds[part] = max(self._bounds[part], bound)
-        if self.bound > before:
+        if before is not None and self.bound > before:
             self._tell(source)
 
     def offer(self, value: float, placement: Placement, source: str) -> None:

@@ -81,7 +81,7 @@ def _find(problems: Sequence[ChainProblem], incumbent: Incumbent, by_period: boo
     for count, problem in enumerate(problems, 1):
         most = problem.n_devices if count == len(problems) or not by_period else count
         parts += [_Part(problem, range(count if by_period else 1, most + 1), by_period)] if count <= problem.n_devices else []
-    incumbent.begin([part.low for part in parts])
+    incumbent.begin(len(parts), lambda part: parts[part].low)
     cases, kept, numbers = list[_Case](), list[_Case](), itertools.count()
 
     def note(part: int, low: float, high: float, share: float, prices: FloatArray) -> None:

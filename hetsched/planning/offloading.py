@@ -119,13 +119,10 @@ class Choices:
         """What stages take without offloaded items."""
         problem, n = self.tables.problem, self.tables.problem.n_items
         weights, cache = (np.concatenate([[0.0], np.cumsum(each)]) for each in (problem.weight_bytes, problem.cache_bytes))
-        workspace = np.zeros((n + 1, n + 1))
-        for start in range(n):
-            workspace[start, start + 1 :] = np.maximum.accumulate(problem.workspace_bytes[start:])
         shared = np.zeros((n + 1, n + 1))
         shared[0, n] = problem.shared_bytes
         own = weights[None, :] - weights[:, None] - shared
-        return Spans(self.tables.stages, own, own + cache[None, :] - cache[:, None], workspace)
+        return Spans(self.tables.stages, own, own + cache[None, :] - cache[:, None], self.tables.workspace)
 
     def least(self, aim: Aim, check: Callable[[], object]) -> FloatArray:
         """Return the least cost of each stage [group, start, end]; `check` is called before each group."""

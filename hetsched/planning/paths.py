@@ -38,27 +38,32 @@ class Paths(NamedTuple):
 class Prices(NamedTuple):
     """Prices of items, by which costs of paths are bounded.
 
-    The stages of a path cost the prices of their items and what they cost beyond; so no path costs less than all prices and, of each
-    device, the least that any of its stages costs beyond them, where that is negative.
+    The stages of a path cost the prices of their items and what they cost beyond. So behind a prefix of the chain no path costs less than
+    the prices of the other items and, of each device that is left, the least that any of its stages costs beyond them, where that is
+    negative; and one of the devices has the last item, whatever it costs beyond.
 
     Attributes
     ----------
     before : float64 [n + 1]
         Prices of the items before each end.
     least : float64 [G]
-        The least cost of a stage of a group beyond the prices of its items, or 0 if that is positive.
+        The least cost of a stage of a group, with the hop to it and without the first and the last item, beyond the prices of its
+        items, or 0 if that is positive.
+    rest : float
+        All prices, the `least` of all devices, what the stage with the last item costs beyond that, and the way back to the first stage.
     bound : float
         What no path of all items costs less than.
     """
 
     before: FloatArray
     least: FloatArray
+    rest: float
     bound: float
 
     @classmethod
     def none(cls, n: int, n_groups: int) -> Prices:
         """Return prices of nothing, for costs that are not negative."""
-        return cls(np.zeros(n + 1), np.zeros(n_groups), 0.0)
+        return cls(np.zeros(n + 1), np.zeros(n_groups), 0.0, 0.0)
 
 
 class Links(NamedTuple):
@@ -136,6 +141,8 @@ class Links(NamedTuple):
         place, alive, spent = np.zeros(1, np.int64), np.ones(1, np.bool_), np.zeros(1)
         ends = np.zeros((2, 1), np.int64)
         for s in range(1, len(kept)):
+            if not alive.any():
+                break
             usable = [(g, before, after, alive[before] & kept[s][after]) for g, before, after in states.steps[s]]
             reached = np.zeros(len(kept[s]), np.bool_)
             for _, _, after, on in usable:
@@ -153,9 +160,12 @@ class Links(NamedTuple):
             paths.tables.append(table)
             paths.steps.append(steps)
             place, alive, spent = rows, reached.copy(), total
-            hopeful = table.min(axis=0) - prices.before <= (most - prices.bound + total)[:, None]
+            hopeful = table[:, :, :n].min(axis=0) - prices.before[:n] + (prices.rest - total)[:, None] <= most
             alive[reached] = hopeful.any(axis=1)
-            ends = np.array([hopeful.argmax(axis=1), n - hopeful[:, ::-1].argmax(axis=1)])
+            ends = np.array([hopeful.argmax(axis=1), n - 1 - hopeful[:, ::-1].argmax(axis=1)])
+        for _ in kept[len(paths.tables) :]:
+            paths.tables.append(table[:, :0])
+            paths.steps.append([])
         return paths
 
 
@@ -206,16 +216,23 @@ class Stages:
         least += self.stage[g]
         return least
 
-    def prices(self, size: IntArray) -> Prices:
-        """Return prices with a high bound: the times of the items on one of the groups; `size` are the devices of each."""
-        least = np.empty((len(self.before), len(self.before)))
-        for g, own in enumerate(self.before):
-            beyond = own - self.before  # by whose prices it is, and end
-            least[:, g] = (self.windows[g].minima(-beyond[:, :-1]) + beyond[:, 1:]).min(axis=1)
-        least = np.minimum(least + self.stage, 0.0)
-        bounds = self.before[:, -1] * (1 - ROUNDING) + least @ size
-        best = int(np.argmax(bounds))
-        return Prices(self.before[best], least[best], float(bounds[best]))
+    def prices(self, size: IntArray, links: Links) -> Prices:
+        """Return prices with a high bound: the times of the items on one of the groups, of so many devices each."""
+        beyond = self.before[:, None] - self.before  # by group, by whose prices it is, and end
+        inner, last = np.empty((2, len(beyond), len(beyond)))
+        for g, own in enumerate(beyond):
+            starts = -own[:, :-1]
+            starts[:, 0] = np.inf
+            least = self.windows[g].minima(starts) + own[:, 1:]
+            inner[g], last[g] = least[:, :-1].min(axis=1, initial=np.inf), least[:, -1]
+        whole = np.where(self.lowest[:, -1] == 0, self.before[:, -1] + self.stage, np.inf).min()
+        first = np.where(self.lowest[:, None, 1:-1] == 0, beyond[:, :, 1:-1], np.inf).min(axis=2, initial=np.inf) + self.stage[:, None]
+        entered = (self.stage + links.hop.min(axis=0))[:, None]
+        least = np.minimum(inner + entered, 0.0)
+        rest = self.before[:, -1] * (1 - ROUNDING) + size @ least + (last + entered - least).min(axis=0) + links.closing.min()
+        best = int(np.argmax(rest))
+        bound = min(whole * (1 - ROUNDING), rest[best] + (first - least)[:, best].min())
+        return Prices(self.before[best], least[:, best], float(rest[best]), float(bound))
 
     def trace(self, links: Links, paths: Paths, count: int, last: tuple[int, int], first: int) -> tuple[list[int], list[int]]:
         """Return group and first item of each stage of the path of `count` stages that ends in class and state `last`."""

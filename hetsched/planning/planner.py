@@ -172,6 +172,20 @@ class ModelPlan(Frozen):
 
         return sensitivity.next_memory_step(self.problems, self._device(device), solve, now=now, tried=tried)
 
+    def _with_room(self) -> list[str]:
+        """Return the devices of a plan proven by exact search that could hold any further item."""
+        if self.status is not Status.OPTIMAL or not self.question.is_exact:
+            return []
+        problem, held = self.problem, self.values.stage_bytes.tolist()
+        largest = float((problem.weight_bytes + problem.cache_bytes + problem.workspace_bytes).max())
+        used = zip((stage.device for stage in self._placed().stages), held, strict=True)
+        return [problem.devices[k] for k, own in used if own + largest <= problem.memory_bytes[k]]
+
+    def _needs_no_memory(self, devices: Sequence[str]) -> bool:
+        """Return whether no placement is better however much more memory each of some devices has, solved again."""
+        changed = sensitivity.with_memory(self.problems, list(map(self._device, devices)), math.inf)
+        return self.question.solve(changed, below=self.value * (1 - CLOSE)).placement is None
+
     @checked(more_bytes=number(0))
     def with_memory(self, device: str, more_bytes: float) -> Best:
         """Return the best value and placement with more memory on a device, solved again; by local search where the plan is."""
@@ -191,7 +205,9 @@ class ModelPlan(Frozen):
     @checked(share=number(0, 1))
     def regret(self, share: float = OFF_BY) -> float:
         """Return by which share of the best value the plan is worse, at most, if all times of a device are off by a share, solved again."""
-        return sensitivity.regret(self.problems, self._placed(), share, self._solve, self.question.value)
+        placement = self._placed()
+        own = self.question.searched(placement, self.problems)
+        return sensitivity.regret(self.problems, own, placement, share, self._solve, self.question.value)
 
     @checked
     def break_even(self, device: str) -> tuple[float, float]:
@@ -206,8 +222,8 @@ class ModelPlan(Frozen):
             raise UnsupportedFeature(f"the regime is {self.regime!r}; the factors are an interval only for 'latency'")
         return sensitivity.break_even(self.problems, self._placed(), self._device(device), self._solve)
 
-    def _solve(self, problems: Problems) -> Best:
-        return self.question.solve(problems, known=self.placement)
+    def _solve(self, problems: Problems, below: float = math.inf) -> Best:
+        return self.question.solve(problems, known=self.placement, below=below)
 
     @checked
     def within(self, deadline: Deadline) -> ModelPlan:
@@ -230,23 +246,24 @@ class ModelPlan(Frozen):
     def most_context(self) -> int:
         """Return the most tokens of a sequence, from prompt and output, with which any placement fits; 0 if none does."""
         least = self.work.prompt + self.work.output
-        found = self._most(lambda more: {"work": replace(self.work, context=least + more - 1)}, MOST_TOKENS + 1)
+        found = self._most(lambda more: {"work": replace(self.work, context=least + more - 1)}, MOST_TOKENS + 1, self.work.tokens)
         return least + found - 1 if found else 0
 
     def most_sequences(self) -> int:
         """Return the most sequences at a time with which any placement fits; 0 if none does."""
-        return self._most(lambda count: {"work": replace(self.work, sequences=count)}, MOST_TOKENS)
+        return self._most(lambda count: {"work": replace(self.work, sequences=count)}, MOST_TOKENS, self.work.sequences)
 
     def most_bits(self) -> float:
         """Return the most bits per parameter, all weights scaled alike, with which any placement fits, in steps of 1/16; 0 if none does."""
-        return self._most(lambda count: {"card": self.card.scaled(count / 16 / self.card.bits)}, 64 * 16) / 16
+        now = math.ceil(16 * self.card.bits)
+        return self._most(lambda count: {"card": self.card.scaled(count / 16 / self.card.bits)}, 64 * 16, now) / 16
 
-    def _most(self, changes: Callable[[int], dict[str, object]], limit: int) -> int:
+    def _most(self, changes: Callable[[int], dict[str, object]], limit: int, start: int) -> int:
         def fits(question: Question) -> Callable[[int], bool]:
             return lambda number: question.replace(**changes(number)).fits()
 
         questions = self.question.with_degrees(sorted(self.degrees, reverse=True))  # more devices together tend to hold more
-        return sensitivity.most_that_fits(list(map(fits, questions)), limit)
+        return sensitivity.most_that_fits(list(map(fits, questions)), limit, start)
 
     @checked
     def command(self, tool: str | None = None, *, model: str | None = None) -> Command:

@@ -14,7 +14,7 @@ import numpy as np
 from hetsched.arguments import shown
 from hetsched.arrays import FloatArray
 from hetsched.chain.card import ModelCard
-from hetsched.chain.evaluation import evaluate
+from hetsched.chain.evaluation import ChainValues, evaluate
 from hetsched.chain.machine import Machine
 from hetsched.chain.offloading import Offloading
 from hetsched.chain.placement import Placement, keeps_to_nodes
@@ -338,10 +338,14 @@ class Question:
         problems = self.problems if problems is None else problems
         if placement is None:
             return problems[0]
-        if placement.offloaded and problems[0].offloading is None:
-            if problems is not self.problems:
-                raise UnsupportedFeature("weights are offloaded, which is too large to search; ask for the placement as it is alone")
+        if problems is self.problems and placement.offloaded and problems[0].offloading is None:
             return self.offloading_problem
+        return self.searched(placement, problems)
+
+    def searched(self, placement: Placement, problems: Problems) -> ChainProblem:
+        """Return that one of some problems that is of a placement; raises `UnsupportedFeature` if they do not have what it offloads."""
+        if placement.offloaded and problems[0].offloading is None:
+            raise UnsupportedFeature("weights are offloaded, which is too large to search; ask for the placement as it is alone")
         if self.regime == "throughput":
             return problems[min(len(placement), len(problems)) - 1]
         on_host = any(stage.device == self.host and stage.end > 1 for stage in placement.stages)
@@ -355,7 +359,7 @@ class Question:
         """
         self.allowance.take(self.work_of(problems))
         judged = known is not None and (not known.offloaded or problems[0].offloading is not None)
-        missing, value = self._judged(problems, known) if known is not None and judged else (0.0, math.inf)
+        missing, value = self._judged(self.of(known, problems), known) if known is not None and judged else (0.0, math.inf)
         value = math.inf if missing else value
         incumbent = Incumbent(min(below, value * (1 + CLOSE)), deadline=self.deadline)
         self.find(problems, incumbent, near=near)
@@ -429,16 +433,19 @@ class Question:
 
     def judged(self, placement: Placement) -> tuple[float, float]:
         """Return the bytes that a placement lacks, and its value, inf if it lacks any."""
-        return self._judged(self.problems, placement)
+        return self._judged(self.of(placement), placement)
 
-    def _judged(self, problems: Problems, placement: Placement) -> tuple[float, float]:
-        missing = evaluate(self.of(placement, problems), placement).all_missing_bytes
-        valid = not missing and keeps_to_nodes(problems[0], placement)
-        return missing, self.value(problems, placement) if valid else math.inf
+    def _judged(self, problem: ChainProblem, placement: Placement) -> tuple[float, float]:
+        found = evaluate(problem, placement)
+        missing = found.all_missing_bytes
+        valid = not missing and keeps_to_nodes(problem, placement)
+        return missing, self._of_values(found) if valid else math.inf
 
-    def value(self, problems: Problems, placement: Placement) -> float:
-        """Return the value of a placement that fits, in problems as those of the question."""
-        found = evaluate(self.of(placement, problems), placement)
+    def value(self, problem: ChainProblem, placement: Placement) -> float:
+        """Return the value of a placement that fits, in a problem as that of it."""
+        return self._of_values(evaluate(problem, placement))
+
+    def _of_values(self, found: ChainValues) -> float:
         return found.period if self.regime == "throughput" else found.latency
 
 

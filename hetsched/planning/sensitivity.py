@@ -33,10 +33,12 @@ class Best:
 
 Problems = tuple[ChainProblem, ...]
 """The problems for 1, 2, ... stages, the last one for more too, or for other restrictions; with the same items, devices and memory."""
-Value = Callable[[Problems, Placement], float]
-"""Returns the value of a placement that fits."""
+Value = Callable[[ChainProblem, Placement], float]
+"""Returns the value of a placement that fits, in its problem."""
 Solve = Callable[[Problems], Best]
 """Returns the best placement by one objective."""
+SolveBelow = Callable[[Problems, float], Best]
+"""Returns the best placement if its value is at most a number, else one of a value above it."""
 
 
 class MemoryStep(NamedTuple):
@@ -46,8 +48,8 @@ class MemoryStep(NamedTuple):
     best: Best
 
 
-def with_memory(problems: Problems, device: int, memory_bytes: float) -> Problems:
-    """Return problems with another memory of one device."""
+def with_memory(problems: Problems, device: int | list[int], memory_bytes: float) -> Problems:
+    """Return problems with another memory of one device, or of each of some."""
     memory = problems[0].memory_bytes.copy()
     memory[device] = memory_bytes
     return tuple(problem.replace(memory_bytes=memory) for problem in problems)
@@ -71,11 +73,7 @@ def next_memory_step(
         A memory, and the best with it.
     """
     now, memory = solve(problems).value if now is None else now, float(problems[0].memory_bytes[device])
-    if any(problem.offloading is not None for problem in problems) and math.isfinite(memory):
-        amounts: Sequence[float] = range(int(memory) + 1, int(max(map(_most_bytes, problems))) + 1)
-    else:
-        needs = np.unique([Tables(problem).needed for problem in problems])
-        amounts = needs[np.isfinite(needs) & (needs > memory)].tolist()
+    amounts = _amounts(problems, memory)
     low, high = -1, len(amounts)
     found: Best | None = None
 
@@ -100,6 +98,15 @@ def next_memory_step(
     return None if found is None else MemoryStep(amounts[high], found)
 
 
+def _amounts(problems: Problems, memory: float) -> Sequence[float]:
+    """Return the amounts above a device's memory at which a value may fall, in order."""
+    if any(problem.offloading is not None for problem in problems) and math.isfinite(memory):
+        return range(int(memory) + 1, int(max(map(_most_bytes, problems))) + 1)
+    needs = (Tables(problem).needed for problem in problems)
+    amounts: list[float] = np.unique(np.concatenate([own[(own > memory) & (own < math.inf)] for own in needs])).tolist()
+    return amounts
+
+
 def _held(problems: Problems, placement: Placement, device: int) -> float:
     """Return the bytes of a placement on a device; the first problem is the one in which items may be offloaded."""
     found = evaluate(problems[0 if placement.offloaded else min(len(placement), len(problems)) - 1], placement)
@@ -113,11 +120,14 @@ def _most_bytes(problem: ChainProblem) -> float:
     return float(problem.weight_bytes.sum() + problem.cache_bytes.sum() + (problem.workspace_bytes + moved).max())
 
 
-def most_that_fits(fits: Sequence[Callable[[int], bool]], limit: int) -> int:
-    """Return the greatest number from 1 to a limit that fits in some way, 0 if none does; in each way less always fits too."""
+def most_that_fits(fits: Sequence[Callable[[int], bool]], limit: int, start: int = 1) -> int:
+    """Return the greatest number from 1 to a limit that fits in some way, 0 if none does; in each way less always fits too.
+
+    What is tried first is `start`, whatever fits.
+    """
     low = 0
     for fits_so in fits:
-        step = 1
+        step = max(start - low, 1)
         while low + step <= limit and fits_so(low + step):
             low, step = low + step, 2 * step
         high = min(low + step, limit + 1)
@@ -180,27 +190,41 @@ def break_even(problems: Problems, placement: Placement, device: int, solve: Sol
     return last(1 / most), last(most)
 
 
-def regret(problems: Problems, placement: Placement, share: float, solve: Solve, value: Value) -> float:
-    """Return the largest of the shares by which the `value` of a placement is above the best, where a device's times are off by a share.
+def regret(problems: Problems, own: ChainProblem, placement: Placement, share: float, solve: SolveBelow, value: Value) -> float:
+    """Return the largest of the shares by which the value of a placement is above the best, where a device's times are off by a share.
 
     The best is the same whichever of devices that may change places is off, so that it is solved once for them; the value of the placement
-    is not: it is taken for each that has a stage and for one that has none.
+    is not: it is taken for each that has a stage and for one that has none. Only a best with a larger share than those before is sought.
+
+    Parameters
+    ----------
+    problems : sequence of ChainProblem
+    own : ChainProblem
+        That of the placement.
+    placement : Placement
+    share, solve
+    value : callable
+        Returns the value of the placement in its changed problem.
     """
     used = [stage.device for stage in placement.stages]
     groups = problems[0].groups.tolist()
     idle = {groups[k]: k for k in range(len(groups)) if k not in used}
+    members = [[k for k in [*used, *idle.values()] if groups[k] == group] for group in set(groups)]
+    cases = [
+        (max(value(with_factor(own, device, factor), placement) for device in devices), devices[0], factor)
+        for devices in members
+        for factor in (1 - share, 1 + share)
+    ]
     worst = 0.0
-    for group in set(groups):
-        members = [k for k in [*used, *idle.values()] if groups[k] == group]
-        for factor in (1 - share, 1 + share):
-            changed = [tuple(with_factor(problem, device, factor) for problem in problems) for device in members]
-            best = solve(changed[0]).value
-            values = [value(problem, placement) for problem in changed]
-            worst = max([worst, *(found / best - 1 for found in values if best > 0)])
-    return worst if worst > CLOSE else 0.0
+    for reached, device, factor in sorted(cases, reverse=True):  # the largest shares tend to be first
+        most = reached / (1 + worst) * (1 - CLOSE)
+        best = solve(tuple(with_factor(problem, device, factor) for problem in problems), most).value
+        if 0 < best <= most:
+            worst = reached / best - 1
+    return worst
 
 
-def second_best(problems: Problems, placement: Placement, solve: Solve) -> Best:
+def second_best(problems: Problems, placement: Placement, solve: SolveBelow) -> Best:
     """Return the best placement that lacks the first stage's device, the last one's, or a hop of a placement.
 
     Devices that may change places count as one, so that the placement with two of them exchanged is not meant.
@@ -209,7 +233,10 @@ def second_best(problems: Problems, placement: Placement, solve: Solve) -> Best:
     alike = [np.flatnonzero(groups == groups[stage.device]) for stage in stages]
     forbidden = [[_replaced(problem, "seconds", (place, own)) for problem in problems] for place, own in ((0, alike[0]), (-1, alike[-1]))]
     forbidden += [[_replaced(problem, "hops", np.ix_(a, b)) for problem in problems] for a, b in itertools.pairwise(alike)]
-    return min((solve(tuple(changed)) for changed in forbidden), key=lambda best: best.value)
+    best = Best(math.inf, None)
+    for changed in forbidden:
+        best = min(best, solve(tuple(changed), best.value), key=lambda found: found.value)
+    return best
 
 
 def _replaced(problem: ChainProblem, name: str, places: tuple[Any, ...]) -> ChainProblem:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from hetsched.arrays import BoolArray, FloatArray, IntArray
 from hetsched.chain.placement import Placement
 from hetsched.chain.problem import ChainProblem
 from hetsched.errors import UnsupportedFeature
-from hetsched.planning.paths import Links, Stages
+from hetsched.planning.paths import Links, Prices, Stages
 from hetsched.planning.used_devices import UsedDevices, used_devices
 
 MOST_NUMBERS = 2**27
@@ -26,8 +27,8 @@ class Tables:
         self.problem = problem
         groups = problem.groups
         self.size = np.bincount(groups)
-        self.first = np.array([int(np.argmax(groups == g)) for g in range(len(self.size))])
-        self.last = np.array([int(np.flatnonzero(groups == g)[-1]) for g in range(len(self.size))])
+        self.first = np.unique(groups, return_index=True)[1]
+        self.last = len(groups) - 1 - np.unique(groups[::-1], return_index=True)[1]
         self.n_states = int(np.prod(self.size + 1.0))
 
     def check_size(self, n_classes: int) -> None:
@@ -82,43 +83,64 @@ class Tables:
         np.cumsum(np.where(np.isfinite(seconds), seconds, 0.0), axis=1, out=before[:, 1:])
         return before
 
-    def intervals(self, times: FloatArray) -> FloatArray:
-        """Return the seconds of an interval [group, start, end] by those of an item [n, m]; inf where the end is not behind the start."""
-        before = self.before(times)
-        seconds: FloatArray = before[:, None, :] - before[:, :, None]
-        seconds[:, np.tri(self.problem.n_items + 1, dtype=bool)] = np.inf
-        return seconds
+    @functools.cached_property
+    def _whole(self) -> FloatArray:
+        return self.before(self.problem.seconds)
+
+    @functools.cached_property
+    def _overlapped(self) -> FloatArray:
+        return self.before(self.problem.overlapped_seconds)
 
     @functools.cached_property
     def rest(self) -> FloatArray:
         """Seconds of the items before each end [group, n + 1], without those that overlap."""
         return self.before(self.problem.seconds - self.problem.overlapped_seconds)
 
-    def costs(self, lowest: IntArray) -> Stages:
-        """Return the costs of stages without the times that overlap, by the first item of each."""
-        return Stages(self.rest, self.problem.stage_seconds[self.first], lowest)
+    @functools.cached_property
+    def _uncapped(self) -> tuple[Stages, Links, Prices]:
+        return self._capped(math.inf, math.inf)
+
+    def capped(self, cap: float, overlap: float) -> tuple[Stages, Links, Prices]:
+        """Return the costs of stages and hops that take at most `cap` seconds, `overlap` of them overlapped, and prices of items."""
+        return self._uncapped if cap == overlap == math.inf else self._capped(cap, overlap)
+
+    def _capped(self, cap: float, overlap: float) -> tuple[Stages, Links, Prices]:
+        stages = Stages(self.rest, self.problem.stage_seconds[self.first], self.lowest(cap, overlap))
+        links = self._links(cap, overlap)
+        return stages, links, stages.prices(self.size, links)
+
+    def _links(self, cap: float, overlap: float) -> Links:
+        """Return the times between groups without those that overlap, see `capped`."""
+        problem = self.problem
+        whole, overlapped, closing = map(self.between, (problem.hops, problem.overlapped_hops, problem.closing))
+        hop = self.between(problem.hops - problem.overlapped_hops)
+        hop[(whole > cap) | (overlapped > overlap)] = np.inf
+        closing[closing > cap] = np.inf
+        return Links.of(hop, closing, self.pairs)
 
     @functools.cached_property
     def stages(self) -> FloatArray:
         """Seconds of a stage [group, start, end]; inf where there is none, or an item is impossible."""
-        seconds = self.intervals(self.problem.seconds) + self.problem.stage_seconds[self.first, None, None]
+        before, behind = self._whole, np.where(np.tri(self.problem.n_items + 1, dtype=bool), np.inf, 0.0)
+        seconds: FloatArray = before[:, None, :] - before[:, :, None] + self.problem.stage_seconds[self.first, None, None] + behind
         for g, i in np.argwhere(np.isinf(self.problem.seconds[:, self.first].T)):
             seconds[g, : i + 1, i + 1 :] = np.inf
         return seconds
 
     @functools.cached_property
-    def overlapped(self) -> FloatArray:
-        """Overlapped seconds of a stage [group, start, end]; inf where there is none."""
-        return self.intervals(self.problem.overlapped_seconds)
+    def workspace(self) -> FloatArray:
+        """Bytes of the largest workspace of a stage [start, end]; 0 where the end is not behind the start."""
+        own, n = self.problem.workspace_bytes, self.problem.n_items
+        largest = np.zeros((n + 1, n + 1))
+        np.maximum.accumulate(np.triu(np.broadcast_to(own, (n, n))), axis=1, out=largest[:n, 1:])
+        return largest
 
     @functools.cached_property
     def needed(self) -> FloatArray:
         """Bytes of a stage [start, end]; inf where the end is not behind the start."""
         problem, n = self.problem, self.problem.n_items
         held = np.concatenate([[0.0], np.cumsum(problem.weight_bytes + problem.cache_bytes)])
-        needed: FloatArray = held[None, :] - held[:, None]
-        for start in range(n):
-            needed[start, start + 1 :] += np.maximum.accumulate(problem.workspace_bytes[start:])
+        needed: FloatArray = held[None, :] - held[:, None] + self.workspace
         needed[0, n] -= problem.shared_bytes
         needed[np.tri(n + 1, dtype=bool)] = np.inf
         return needed
@@ -138,8 +160,16 @@ class Tables:
     @functools.cached_property
     def fitting(self) -> IntArray:
         """The first item of a stage that is possible and fits, by its group and end."""
-        memory = self.problem.memory_bytes[self.first, None, None]
-        return np.maximum(lowest_starts(self.needed[None], memory), lowest_starts(self.stages, np.inf))
+        problem, ends = self.problem, np.arange(self.problem.n_items + 1)
+        possible = np.zeros((len(self.size), len(ends)), np.int64)
+        np.maximum.accumulate(np.where(np.isinf(problem.seconds[:, self.first].T), ends[1:], 0), axis=1, out=possible[:, 1:])
+        possible[np.isinf(problem.stage_seconds[self.first])] = ends
+        return lowest_starts(lambda starts: self.needed[starts, ends], problem.memory_bytes[self.first, None], possible)
+
+    def _within(self, before: FloatArray, beside: FloatArray | float, most: float, low: IntArray) -> IntArray:
+        """Return the first item, from `low` on, of a stage of at most so many seconds, by those before each item and beside all."""
+        rows = np.arange(len(before))[:, None]
+        return lowest_starts(lambda starts: before - before[rows, starts] + beside, most, low)
 
     def lowest(self, cap: float, overlap: float) -> IntArray:
         """Return the first item of a stage by its group and end; `end` if there is none.
@@ -148,16 +178,18 @@ class Tables:
         """
         low = self.fitting
         if cap < np.inf:
-            low = np.maximum(low, lowest_starts(self.stages, cap))
+            low = self._within(self._whole, self.problem.stage_seconds[self.first, None], cap, low)
         if overlap < np.inf:
-            low = np.maximum(low, lowest_starts(self.overlapped, overlap))
+            low = self._within(self._overlapped, 0.0, overlap, low)
         return low
 
     def largest_overlap(self, placement: Placement) -> float:
         """Return the largest overlapped seconds of a stage or hop, by the same sums as `lowest`."""
         problem, stages = self.problem, placement.stages
         hops = (problem.overlapped_hops[a.device, b.device] for a, b in itertools.pairwise(stages))
-        return float(max(*hops, *(self.overlapped[problem.groups[k], first, end] for k, first, end in stages), 0.0))
+        own = ((problem.groups[k], first, end) for k, first, end in stages)
+        before = self._overlapped
+        return float(max(*hops, *(before[g, end] - before[g, first] for g, first, end in own), 0.0))
 
     def placement(self, groups: Sequence[int], starts: Sequence[int]) -> Placement:
         """Return the placement with the group and the first item of each stage; devices of a group are taken in order."""
@@ -166,13 +198,14 @@ class Tables:
         return Placement((next(free[g]), start, end) for g, start, end in zip(groups, starts, ends, strict=True))
 
 
-def lowest_starts(needed: FloatArray, room: FloatArray | float) -> IntArray:
-    """Return the first item with which a stage that ends there needs at most `room`, by group and end; `end` if there is none.
+def lowest_starts(needed: Callable[[IntArray], FloatArray], room: FloatArray | float, low: IntArray) -> IntArray:
+    """Return the first item, from `low` [group, end] on, with which a stage that ends there needs at most `room`; `end` if there is none.
 
-    `needed` [group, start, end] is what a stage needs, inf where the end is not behind the start; it never falls as the end rises or the
-    start falls. So the starts that need too much are the first ones, but for those that are not before the end.
+    `needed` returns what stages need by their starts [group, end], which never falls as the end rises or the start falls.
     """
-    n = needed.shape[-1] - 1
-    too_much = np.count_nonzero(needed > np.minimum(room, np.finfo(float).max), axis=1)
-    low: IntArray = too_much - (n + 1 - np.arange(n + 1))
+    high = np.broadcast_to(np.arange(low.shape[1]), low.shape)
+    for _ in range(low.shape[1].bit_length()):
+        middle = (low + high) // 2
+        fits = (needed(middle) <= room) | (middle == high)
+        low, high = np.where(fits, low, middle + 1), np.where(fits, middle, high)
     return low

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hetsched as hs
-from hetsched.chain.evaluation import evaluate
-from hetsched.chain.placement import Placement
+from hetsched.chain.evaluation import evaluate, stage_bytes
+from hetsched.chain.placement import ChainStage, Placement
 from hetsched.chain.problem import ChainProblem
 from hetsched.planning import dynamic_program, paths
 from hetsched.planning.dynamic_program import LeastLatencies, fewest_stages, find_latency, least_latency, least_missing, least_period
@@ -210,6 +210,40 @@ def test_both_neighbours_of_the_crossing_are_compared():
 
 
 @pytest.mark.slow
+@examples(400)
+@given(st.integers(0, 2**32), st.integers(1, 3), st.sampled_from([0.0, 1.0, 2.0]))
+def test_the_least_period_with_few_requests_in_progress_is_that_of_the_enumeration(seed, in_progress, hop):
+    rng = np.random.default_rng(seed)
+    n, m = rng.integers(2, 6), rng.integers(2, 4)
+    weights, seconds = rng.integers(0, 5, n), np.outer(rng.integers(1, 9, n), rng.integers(1, 4, m))
+    memory = rng.integers(1, weights.sum() + 3, m)
+    problem = ChainProblem(
+        map(str, range(n)),
+        map(str, range(m)),
+        seconds,
+        weight_bytes=weights,
+        memory_bytes=memory,
+        hops=np.full((m, m), hop),
+        most_in_progress=in_progress,
+    )
+    assert least_period(problem).period == best_placements(problem).period.value
+
+
+def test_the_load_before_the_crossing_may_be_below_all_periods():
+    """No period is below 8.5, half the least latency of 17, and the next load is 10; that of 8.5 has loads of 7 at most."""
+    problem = ChainProblem(
+        "abc",
+        "xyz",
+        [[4.0, 2.0, 4.0], [6.0, 3.0, 6.0], [14.0, 7.0, 14.0]],
+        weight_bytes=[2, 2, 1],
+        memory_bytes=[4, 2, 4],
+        most_in_progress=2,
+    )
+    assert best_placements(problem).period.value == 8.5
+    assert least_period(problem).period == 8.5
+
+
+@pytest.mark.slow
 @examples(150)
 @given(chain_problems(overlap=True), st.floats(1, 1.5), st.sampled_from([1, 2, paths.PART]))
 def test_what_is_known_prunes_but_loses_nothing(problem, factor, part):
@@ -224,6 +258,22 @@ def test_what_is_known_prunes_but_loses_nothing(problem, factor, part):
             assert verify_placement(problem, incumbent.placement) == []
         assert all(event.bound <= wanted * (1 + 1e-9) for event in told)
         assert incumbent.bound == pytest.approx(wanted)
+
+
+@examples(100)
+@given(chain_problems(overlap=True), st.sampled_from([math.inf, 8.0, 3.0]), st.sampled_from([math.inf, 2.0]))
+def test_stages_within_caps_begin_where_the_first_possible_one_does(problem, cap, overlap):
+    tables, n = Tables(problem), problem.n_items
+    for g, k in enumerate(tables.first):
+        for end in range(1, n + 1):
+            possible = [
+                start
+                for start in range(end)
+                if stage_bytes(problem, ChainStage(k, start, end)) <= problem.memory_bytes[k]
+                and problem.stage_seconds[k] + problem.seconds[start:end, k].sum() <= min(cap, np.finfo(float).max)
+                and problem.overlapped_seconds[start:end, k].sum() <= overlap
+            ]
+            assert tables.lowest(cap, overlap)[g, end] == min(possible, default=end)
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=12), st.data())

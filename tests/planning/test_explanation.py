@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 import hetsched as hs
 from hetsched.chain.evaluation import evaluate
-from hetsched.planning import explain
+from hetsched.planning import explain, explanation
 from hetsched.testing.profiles import examples
 from tests.planning.test_planner import card, cards, machine, machines, workloads
 from tests.planning.test_questions import placements
@@ -80,6 +81,25 @@ def test_the_regret_is_that_of_the_worst_device(model, where, work, share):
     exact = hs.plan(model, where, work, regime=plan.regime, costs=hs.costs.LanguageRoofline(item_seconds=0.0))
     if exact.placement == plan.placement:
         assert exact.regret(share) == pytest.approx(worst, abs=1e-8)
+
+
+@examples(60)
+@given(
+    st.integers(3, 6),
+    st.lists(st.tuples(st.sampled_from([2e5, 4e5, 8e5]), st.sampled_from([1.0, 1.5, 2.0])), min_size=2, max_size=4),
+    st.integers(1, 6),
+    st.sampled_from([1e3, 5e4, 1e9]),
+)
+def test_what_memory_gives_is_solved_again_for_each_device_or_for_all_with_room(blocks, devices, sequences, more):
+    plan = hs.plan(card(blocks), machine(*zip(*devices, strict=True)), hs.Workload(20, 5, sequences=sequences))
+    with mock.patch.object(explanation, "MORE", more):
+        told = explain(plan, most_work=math.inf)
+    for limit in told.devices:
+        own = plan.problem.memory_bytes[plan.problem.devices.index(limit.device)]
+        assert limit.with_more == plan.with_memory(limit.device, more)
+        step = plan.next_memory_step(limit.device)
+        assert limit.step_bytes == (math.inf if step is None else step.memory_bytes - own)
+        assert limit.step.value == (math.inf if step is None else step.best.value)
 
 
 def test_what_takes_long_is_left_out_and_named():
