@@ -16,7 +16,6 @@ its own, over ancestors or descendants of one task, which later lemmas use. The 
 
 from __future__ import annotations
 
-import collections
 import graphlib
 import gzip
 import hashlib
@@ -27,18 +26,16 @@ import re
 import sys
 import time
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, NoReturn
 
 MOST_BYTES = 64 * 2**20  # of a document, unpacked
 MOST_TASKS, MOST_DEVICES, MOST_INPUTS, MOST_CELLS = 5000, 256, 10**6, 10**7
 MOST_NODES = 10**6  # and as many hints
 MOST_OPEN = 3 * 10**7  # numbers in the states that wait for their turn
-LARGEST = 2**256
-"""Whole numbers of a certificate, and times in its unit, are smaller."""
-INFINITE = 2**1000
-"""More than any sum of times: no way, no limit."""
+LARGEST = 2**256  # whole numbers of a certificate, and times in its unit, are smaller
+INFINITE = 2**1000  # more than any sum of times: no way, no limit
 FORGIVEN = 1 + Fraction(1, 2**29)  # of a capacity: more than the 1e-9 that `hetsched.verify` forgives, whose sums are rounded
 
 
@@ -56,14 +53,15 @@ class Late(Exception):
 
 # ---------------------------------------------------------------------- JSON
 
+_TYPES = {dict: "an object", list: "a list", str: "text", int: "a whole number"}
+
 
 def load(path: str) -> bytes:
     """Return the bytes of a file, unpacked if it is a gzip file."""
     try:
         with open(path, "rb") as file:
-            packed = file.read(2) == b"\x1f\x8b"
-        with gzip.open(path) if packed else open(path, "rb") as file:
-            data: bytes = file.read(MOST_BYTES + 1)
+            packed = file.peek(2)[:2] == b"\x1f\x8b"
+            data: bytes = (gzip.GzipFile(fileobj=file) if packed else file).read(MOST_BYTES + 1)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise Malformed(f"{path}: not a gzip file: {error}") from None
     _need(len(data) <= MOST_BYTES, f"{path} has more than the {MOST_BYTES} bytes that a document may have")
@@ -80,68 +78,79 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _parsed(data: bytes, what: str) -> Any:
+def _document(data: bytes, what: str, name: str, needed: str, allowed: str) -> dict[str, Any]:
+    """Return the table of a document of a format, of version 1."""
+
     def table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         _need(len(dict(pairs)) == len(pairs), f"{what} has a key twice in an object: {_shown(sorted(key for key, _ in pairs))}")
         return dict(pairs)
 
     try:
-        return json.loads(data.decode(), object_pairs_hook=table, parse_constant=lambda name: _need(False, f"{what} has {name}, no JSON"))
+        top = json.loads(data.decode(), object_pairs_hook=table, parse_constant=lambda name: _need(False, f"{what} has {name}, no JSON"))
     except (ValueError, RecursionError) as error:
         raise Malformed(f"{what} is not read: {error}") from None
+    _table(top, what, f"format version {needed}", allowed)
+    _one_of(top["format"], f"format of {what}", name)
+    _one_of(top["version"], f"version of {what}", 1)
+    return top  # type: ignore[no-any-return]
+
+
+def _refuse(value: Any, what: str, rule: str) -> NoReturn:
+    raise Malformed(f"{what} is {_shown(value)}; it must be {rule}")
 
 
 def _typed(value: Any, kind: type, what: str) -> Any:
-    if type(value) is not kind:  # true and false are no whole numbers
-        names = {dict: "an object", list: "a list", str: "text", int: "a whole number"}
-        raise Malformed(f"{what} is {_shown(value)}; it must be {names[kind]}")
-    return value
+    return value if type(value) is kind else _refuse(value, what, _TYPES[kind])  # true and false are no whole numbers
 
 
 def _table(value: Any, what: str, needed: str, allowed: str = "") -> dict[str, Any]:
-    keys, given = set(needed.split()), set(_typed(value, dict, what))
+    given, keys, known = set(_typed(value, dict, what)), set(needed.split()), set(f"{needed} {allowed}".split())
     _need(keys <= given, f"{what} lacks {', '.join(sorted(keys - given))}")
-    _need(given <= keys | set(allowed.split()), f"{what} has unknown keys: {_shown(sorted(given - keys - set(allowed.split())))}")
+    _need(given <= known, f"{what} has unknown keys: {_shown(sorted(given - known))}")
     return value  # type: ignore[no-any-return]
 
 
 def _list(value: Any, what: str, length: int | None = None) -> list[Any]:
-    if len(_typed(value, list, what)) != length is not None:
-        raise Malformed(f"{what} has length {len(value)}; it must be {length}")
+    _need(len(_typed(value, list, what)) == length or length is None, f"{what} has length {len(value)}; it must be {length}")
     return value  # type: ignore[no-any-return]
 
 
 def _one_of(value: Any, what: str, *choices: Any) -> Any:
     fine = type(value) is type(choices[0]) and value in choices
-    _need(fine, f"{what} is {_shown(value)}; it must be {' or '.join(map(repr, choices))}")
-    return value
+    return value if fine else _refuse(value, what, " or ".join(map(repr, choices)))
 
 
 def _whole(value: Any, what: str, end: int, least: int = 0) -> int:
-    if not least <= _typed(value, int, what) < end:
-        raise Malformed(f"{what} is {_shown(value)}; it must be from {least} to {'2^256 - 1' if end == LARGEST else end - 1}")
-    return value  # type: ignore[no-any-return]
+    number: int = _typed(value, int, what)
+    return number if least <= number < end else _refuse(value, what, f"from {least} to {'2^256 - 1' if end == LARGEST else end - 1}")
 
 
 def _exact(value: Any, what: str, null: bool = False) -> Any:
     """Return the float64 of a number, which is what it counts as, or None for null where that is allowed."""
     if value is None and null:
         return None
-    if type(value) not in (int, float) or not (value == 0 or 1e-100 <= value <= 1e100):
-        raise Malformed(f"{what} is {_shown(value)}; it must be 0 or a number from 1e-100 to 1e100{', or null' if null else ''}")
-    return Fraction(float(value))
+    fine = type(value) in (int, float) and (value == 0 or 1e-100 <= value <= 1e100)
+    return Fraction(float(value)) if fine else _refuse(value, what, f"0 or a number from 1e-100 to 1e100{', or null' if null else ''}")
 
 
 def _rational(value: Any, what: str) -> Fraction:
     fine = isinstance(value, str) and len(value) <= 80 and re.fullmatch("[0-9]+(/[0-9]*[1-9][0-9]*)?", value)
-    _need(bool(fine), f"{what} is {_shown(value)}; it must be text of at most 80 characters: digits, or digits/digits")
-    return Fraction(value)
+    return Fraction(value) if fine else _refuse(value, what, "text of at most 80 characters: digits, or digits/digits")
 
 
-def _index(rows: Sequence[Mapping[str, Any]], what: str) -> dict[str, int]:
-    index = {_typed(row["name"], str, f"the name of a {what}"): x for x, row in enumerate(rows)}
-    _need(len(index) == len(rows) and "" not in index, f"the names of {what}s are not distinct, or one is empty")
-    return index
+def _rows(value: Any, thing: str, allowed: str, least: int, most: int) -> tuple[list[dict[str, Any]], dict[str, int]]:
+    """Return the rows of a list of named things, and the number of each name."""
+    rows = [_table(row, f"a {thing}", "name", allowed) for row in _list(value, f"{thing}s")]
+    _whole(len(rows), f"the number of {thing}s", most + 1, least)
+    index = {_typed(row["name"], str, f"the name of a {thing}"): x for x, row in enumerate(rows)}
+    _need(len(index) == len(rows) and "" not in index, f"the names of {thing}s are not distinct, or one is empty")
+    return rows, index
+
+
+def _found(names: list[Any], index: Mapping[str, int], what: str, thing: str) -> list[int]:
+    fine = all(_typed(name, str, f"the name of a {thing}") in index for name in names)
+    _need(fine, f"{what} {_shown(names)}, and one is no {thing}")
+    return [index[name] for name in names]
 
 
 # ---------------------------------------------------------------------- the exact problem
@@ -150,15 +159,14 @@ _PROBLEM = "kinds batch_sizes inputs batching communication memory transfers"
 _TASK = "op weight_bytes input_bytes output_bytes flops bytes_accessed shape colocation devices"
 _DEVICE = "kind node memory_bytes peak_flops memory_bandwidth launch_overhead family units cache_bytes"
 _MODELS = "delay", "per-input", "channel", "port", "node"
+Link = tuple[Fraction | None, Fraction]  # a bandwidth, None if it is unlimited, and a latency
 
 
 class Problem:
     """The problem of a ``hetsched-problem`` document, exactly; None where something is impossible or unlimited."""
 
     def __init__(self, data: bytes) -> None:
-        top = _table(_parsed(data, "the problem"), "the problem", "format version graph cluster durations", _PROBLEM)
-        _one_of(top["format"], "format of the problem", "hetsched-problem")
-        _one_of(top["version"], "version of the problem", 1)
+        top = _document(data, "the problem", "hetsched-problem", "graph cluster durations", _PROBLEM)
         self.inputs = _whole(top.get("inputs", 1), "inputs", MOST_INPUTS + 1, 1)
         self.batching = _one_of(top.get("batching", "once"), "batching", "once", "free")
         self.communication = _one_of(top.get("communication", "delay"), "communication", *_MODELS)
@@ -174,17 +182,16 @@ class Problem:
         self.routes = self._routes() if self.transfers is None else []
 
     def _read_cluster(self, cluster: dict[str, Any]) -> None:
-        rows = [_table(row, "a device", "name", _DEVICE) for row in _list(cluster["devices"], "devices")]
-        self.devices = _whole(len(rows), "the number of devices", MOST_DEVICES + 1, 1)
-        self.device_index = _index(rows, "device")
+        rows, self.device_index = _rows(cluster["devices"], "device", _DEVICE, 1, MOST_DEVICES)
+        self.devices = len(rows)
         self.capacity: list[Fraction | None] = [_exact(row.get("memory_bytes"), "memory_bytes", True) for row in rows]
         self.kinds = [_typed(row.get("kind", ""), str, "kind") for row in rows]
         numbers: dict[object, int] = {}
         self.host = [numbers.setdefault(_typed(row.get("node", ""), str, "node") or k, len(numbers)) for k, row in enumerate(rows)]
-        self.bandwidth = self._matrix(cluster.get("bandwidth"), "bandwidth", True, links=True)
+        bandwidth = self._matrix(cluster.get("bandwidth"), "bandwidth", True, links=True)
         latency = self._matrix(cluster.get("latency", 0.0), "latency", False, links=True)
-        pairs = (zip(*rows, strict=True) for rows in zip(self.bandwidth, latency, strict=True))
-        self.latency = [[Fraction(0) if wide == 0 else late for wide, late in row] for row in pairs]  # without a link there is none
+        pairs = (zip(*rows, strict=True) for rows in zip(bandwidth, latency, strict=True))
+        self.links: list[list[Link]] = [[(wide, Fraction(0) if wide == 0 else late) for wide, late in row] for row in pairs]
 
     def _matrix(self, value: Any, what: str, null: bool, links: bool = False) -> list[list[Any]]:
         """Return [K, K] numbers; of links one number may stand for all, and the diagonal is not read but 0."""
@@ -194,38 +201,26 @@ class Problem:
         return [[Fraction(0) if links and h == k else _exact(rows[h][k], what, null) for k in range(size)] for h in range(size)]
 
     def _read_graph(self, graph: dict[str, Any]) -> None:
-        rows = [_table(row, "a task", "name", _TASK) for row in _list(graph["tasks"], "tasks")]
-        self.tasks = _whole(len(rows), "the number of tasks", MOST_TASKS + 1)
-        index, units = _index(rows, "task"), dict[object, int]()
+        rows, index = _rows(graph["tasks"], "task", _TASK, 0, MOST_TASKS)
+        self.tasks, every, numbers = len(rows), list(self.device_index), dict[object, int]()
         self.bytes = [[_exact(row.get(f"{what}_bytes", 0.0), f"{what}_bytes") for what in ("weight", "input", "output")] for row in rows]
         labels = [i if row.get("colocation") is None else _typed(row["colocation"], str, "colocation") for i, row in enumerate(rows)]
-        self.unit = [units.setdefault(label, len(units)) for label in labels]
-        self.units = len(units)
-        self.allowed = [self._pin(row.get("devices")) for row in rows]
+        self.unit = [numbers.setdefault(label, len(numbers)) for label in labels]
+        pins = [every if row.get("devices") is None else _list(row["devices"], "devices of a task") for row in rows]
+        self.allowed = [sorted(set(_found(names, self.device_index, "a task is pinned to", "device"))) for names in pins]
         carried: dict[tuple[int, int], Fraction] = {}  # parallel edges are merged
         for row in _list(graph.get("edges", []), "edges"):
-            ends = [_typed(end, str, "an end of an edge") for end in _list(row, "an edge", 3)[:2]]
-            _need(all(end in index for end in ends), f"an edge joins {_shown(ends)}, and one is no task")
-            i, j = (index[end] for end in ends)
+            i, j = _found(_list(row, "an edge", 3)[:2], index, "an edge joins", "task")
             carried[i, j] = carried.get((i, j), Fraction(0)) + (self.bytes[i][2] if row[2] is None else _exact(row[2], "bytes of an edge"))
         self.edges, self.carried = list(carried), list(carried.values())
         most = max(self.tasks * self.devices + len(carried) * self.devices**2, self.inputs * (self.tasks + len(carried)))
         _need(most <= MOST_CELLS, f"tasks x devices + edges x devices^2, or inputs x (tasks + edges), is beyond {MOST_CELLS}")
-        followers: list[list[int]] = [[] for _ in rows]
-        for i, j in self.edges:
-            followers[i].append(j)
-        self.order = _topological(followers)
-        _need(len(self.order) == self.tasks, "the graph has a cycle")
-
-    def _pin(self, names: Any) -> list[int]:
-        pins = self.device_index if names is None else [_typed(name, str, "a pin") for name in _list(names, "devices of a task")]
-        _need(all(name in self.device_index for name in pins), f"a task is pinned to {_shown(names)}, and one is no device")
-        return sorted({self.device_index[name] for name in pins})
+        self.order = _topological(self.tasks, self.edges, Malformed("the graph has a cycle"))
 
     def _read_durations(self, top: dict[str, Any]) -> None:
-        column, width = list(range(self.devices)), self.devices
+        column = list(range(self.devices))
         if top.get("kinds") is not None:
-            kinds, width = [_typed(kind, str, "a kind") for kind in _list(top["kinds"], "kinds")], len(set(self.kinds))
+            kinds = [_typed(kind, str, "a kind") for kind in _list(top["kinds"], "kinds")]
             _need(sorted(kinds) == sorted(set(self.kinds)), f"kinds is {_shown(kinds)}; it must have each kind of the devices once")
             column = [kinds.index(kind) for kind in self.kinds]
         sizes = [1] if top.get("batch_sizes") is None else _list(top["batch_sizes"], "batch_sizes")
@@ -235,37 +230,31 @@ class Problem:
         _need(self.tasks * self.devices * len(sizes) <= MOST_CELLS, f"tasks x devices x batch sizes is beyond {MOST_CELLS}")
         self.durations: list[list[list[Fraction | None]]] = []
         for row in _list(top["durations"], "durations", self.tasks):
-            cells = [cell if isinstance(cell, list) else [cell] for cell in _list(row, "durations of a task", width)]
+            cells = [cell if isinstance(cell, list) else [cell] for cell in _list(row, "durations of a task", max(column) + 1)]
             read = [[_exact(_list(cell, "durations", len(sizes))[b], "a duration", True) for b in places] for cell in cells]
             self.durations.append([read[x] for x in column])
 
-    def _routes(self) -> list[list[tuple[Fraction, Fraction | None] | None]]:
-        """Return latency and bandwidth of each ordered pair: its link, else the widest path, of these the one of least latency."""
-        width = [[math.inf if wide is None else wide for wide in row] for row in self.bandwidth]
-        routes: list[list[Any]] = [list(zip(*rows, strict=True)) for rows in zip(self.latency, self.bandwidth, strict=True)]
-
-        def late(w: Any) -> Callable[[Any, int, int], Any]:
-            return lambda d, x, k: d + self.latency[x][k] if width[x][k] >= -w else math.inf
-
-        for h, row in enumerate(routes):
-            missing = [k for k in range(self.devices) if k != h and width[h][k] == 0]
-            widest = self._least(h, -math.inf, 0, lambda w, x, k: max(w, -width[x][k])) if missing else {}
-            far = {w: self._least(h, 0, math.inf, late(w)) for w in set(widest.values())}
-            for k in missing:
-                w = widest.get(k, 0)
-                row[k] = (far[w][k], None if w == -math.inf else -w) if w else None
+    def _routes(self) -> list[list[Link | None]]:
+        """Return the link of each ordered pair, else the widest path, of these the one of least latency; None if there is no way."""
+        devices, links = range(self.devices), self.links
+        routes: list[list[Link | None]] = [[link if link[0] != 0 else None for link in row] for row in links]
+        width: list[list[Any]] = [[math.inf if h == k or links[h][k][0] is None else links[h][k][0] for k in devices] for h in devices]
+        widest = width[:]
+        for x, h in itertools.product(devices, repeat=2) if not all(map(all, width)) else ():
+            widest[h] = [max(wide, min(widest[h][x], beyond)) for wide, beyond in zip(widest[h], widest[x], strict=True)]
+        for h in devices:
+            missing = [k for k in devices if width[h][k] == 0]
+            for wide in {widest[h][k] for k in missing} - {0}:
+                late, queue = {h: Fraction(0)}, [h]
+                for x in queue:
+                    for k in devices:
+                        if width[x][k] >= wide and late[x] + links[x][k][1] < late.get(k, math.inf):
+                            late[k] = late[x] + links[x][k][1]
+                            queue.append(k)
+                for k in missing:
+                    if widest[h][k] == wide:
+                        routes[h][k] = None if wide == math.inf else wide, late[k]
         return routes
-
-    def _least(self, start: int, value: Any, none: Any, step: Callable[[Any, int, int], Any]) -> dict[int, Any]:
-        """Return the least value of each device that can be reached; `step` returns that at k from one at x, or `none`."""
-        least, queue = {start: value}, [start]
-        for x in queue:
-            for k in range(self.devices):
-                further = step(least[x], x, k)
-                if further < least.get(k, none):
-                    least[k] = further
-                    queue.append(k)
-        return least
 
     def transfer(self, e: int, h: int, k: int, count: int = 1) -> Fraction | None:
         """Return the seconds of `count` inputs along an edge from device h to k, None if there is no way."""
@@ -273,19 +262,17 @@ class Problem:
         if self.transfers is not None:
             seconds = self.transfers[e][h][k]
             return None if seconds is None else seconds * factor
-        route = (Fraction(0), None) if h == k else self.routes[h][k]
-        return None if route is None else route[0] + (0 if route[1] is None else self.carried[e] * factor / route[1])
+        route = (None, Fraction(0)) if h == k else self.routes[h][k]
+        return None if route is None else route[1] + (0 if route[0] is None else self.carried[e] * factor / route[0])
 
     def digest(self) -> str:
         """Return the sha256 of the exact problem in a canonical text: without names, with defaults, in the document's order."""
         text = hashlib.sha256()
-        links = [list(zip(*rows, strict=True)) for rows in zip(self.bandwidth, self.latency, strict=True)]
         host = self.host if self.communication == "node" else None
         rules = 1, self.transfers is None, self.inputs, self.batching, self.communication, self.memory, self.sizes, host, self.capacity
-        for part in (rules, zip(self.unit, self.allowed, self.bytes, strict=True), zip(self.edges, self.carried, strict=True)):
-            text.update(json.dumps(list(part), default=_canonical).encode())
-        for row in itertools.chain(self.durations, links if self.transfers is None else self.transfers):
-            text.update(json.dumps(row, default=_canonical).encode())
+        rows = list(zip(self.unit, self.allowed, self.bytes, strict=True)), list(zip(self.edges, self.carried, strict=True))
+        for part in itertools.chain([rules, *rows], self.durations, self.links if self.transfers is None else self.transfers):
+            text.update(json.dumps(part, default=_canonical).encode())
         return text.hexdigest()
 
 
@@ -293,12 +280,15 @@ def _canonical(number: Fraction) -> str:
     return float(number).hex() if Fraction(float(number)) == number else str(number)  # a sum may lie between two floats
 
 
-def _topological(followers: Sequence[Sequence[int]]) -> list[int]:
-    """Return the nodes so that all arcs lead forward; none if there is a cycle."""
+def _topological(count: int, arcs: Iterable[tuple[int, int]], otherwise: Exception) -> list[int]:
+    """Return the nodes so that all arcs lead forward."""
+    followers: dict[int, list[int]] = {x: [] for x in range(count)}
+    for a, b in arcs:
+        followers[a].append(b)
     try:
-        return list(graphlib.TopologicalSorter(dict(enumerate(followers))).static_order())[::-1]  # which puts followers first
+        return list(graphlib.TopologicalSorter(followers).static_order())[::-1]  # which puts followers first
     except graphlib.CycleError:
-        return []
+        raise otherwise from None
 
 
 # ---------------------------------------------------------------------- the relaxed instance
@@ -307,8 +297,9 @@ def _topological(followers: Sequence[Sequence[int]]) -> list[int]:
 class Instance:
     """The relaxed instance: one input, whole units of time, whole bits; lists of [n K] are flat, task after task.
 
-    `p` [n K] and `c` [E][K][K] are INFINITE where there is no way; `devices` are those of each co-location unit, in ascending order, and
-    `members` its tasks; `children` and `parents` are (task, edge) of each task, `ancestors` and `descendants` sets of tasks as bits.
+    `p` [n K] and `c` [E][K][K] are INFINITE where there is no way, and `c` between devices for co-located tasks; `devices` are those of
+    each co-location unit, in ascending order, and `members` its tasks; `children` and `parents` are (task, edge) of each task, `ancestors`
+    and `descendants` sets of tasks as bits.
     """
 
     def __init__(self, problem: Problem, unit: Fraction) -> None:
@@ -318,20 +309,25 @@ class Instance:
             usable = [(self._units(t), b) for t, b in zip(cell, problem.sizes, strict=True) if t is not None and b <= problem.inputs]
             if usable:
                 self.p[x], self.share[x] = min(t for t, _ in usable), min(Fraction(t, b) for t, b in usable)
-        keys = [e if problem.transfers else carried for e, carried in enumerate(problem.carried)]
-        tables: dict[object, list[list[int]]] = {}
-        for e, key in enumerate(keys):
-            if key not in tables:
-                ways = [[problem.transfer(e, h, k) for k in range(size)] for h in range(size)]
-                tables[key] = [[INFINITE if way is None else self._units(way) for way in row] for row in ways]
-        mirrored = {key: [list(column) for column in zip(*table, strict=True)] for key, table in tables.items()}
-        self.tables, self.c = list(tables.values()), [tables[key] for key in keys]
-        self.ways = self.c, [mirrored[key] for key in keys]
+        self.tables: dict[object, tuple[list[list[int]], list[list[int]]]] = {}
+        apart, ways = [[0 if h == k else INFINITE for k in range(size)] for h in range(size)], []
+        for e, ((i, j), carried) in enumerate(zip(problem.edges, problem.carried, strict=True)):
+            key = e if problem.transfers else carried  # edges of one key take equal times
+            if key not in self.tables:
+                table = [[self._units(problem.transfer(e, h, k)) for k in range(size)] for h in range(size)]
+                self.tables[key] = table, [list(column) for column in zip(*table, strict=True)]
+            ways.append((apart, apart) if problem.unit[i] == problem.unit[j] else self.tables[key])
+        self.ways = [there for there, _ in ways], [back for _, back in ways]
+        self.c = self.ways[0]
         self.bits = [(math.floor(8 * weight), math.floor(8 * (read + made))) for weight, read, made in problem.bytes]  # once, for an input
         limits = problem.capacity if problem.memory == "static" else [None] * size
         self.capacity = [None if limit is None else math.floor(8 * limit * FORGIVEN) for limit in limits]
-        self.members = [[i for i in range(n) if problem.unit[i] == u] for u in range(problem.units)]
-        self.devices = [tuple(k for k in range(size) if self._fits(u, k)) for u in range(problem.units)]
+        self.members = [[i for i in range(n) if problem.unit[i] == u] for u in range(len(set(problem.unit)))]
+        self.devices: list[tuple[int, ...]] = []
+        for members in self.members:
+            possible = (k for k in range(size) if all(k in problem.allowed[i] and self.p[i * size + k] < INFINITE for i in members))
+            rooms, bits = ((k, self.capacity[k]) for k in possible), sum(sum(self.bits[i]) for i in members)
+            self.devices.append(tuple(k for k, room in rooms if room is None or bits <= room))
         self.children: list[list[tuple[int, int]]] = [[] for _ in range(n)]
         self.parents: list[list[tuple[int, int]]] = [[] for _ in range(n)]
         for e, (i, j) in enumerate(problem.edges):
@@ -344,16 +340,10 @@ class Instance:
                     reached[j] |= reached[i] | 1 << i
         self._alike: dict[int, list[int]] = {}
 
-    def _units(self, seconds: Fraction) -> int:
-        count = math.floor(seconds / self.unit)
-        _need(count < LARGEST, f"{float(seconds):g} s are 2^256 units or more; the certificate needs a larger unit")
+    def _units(self, seconds: Fraction | None) -> int:
+        count = INFINITE if seconds is None else math.floor(seconds / self.unit)
+        _need(seconds is None or count < LARGEST, f"{float(seconds or 0):g} s are 2^256 units or more; the certificate needs a larger unit")
         return count
-
-    def _fits(self, u: int, k: int) -> bool:
-        """Return whether device k may run the tasks of a unit, and has the memory for them alone."""
-        possible = all(k in self.problem.allowed[i] and self.p[i * self.problem.devices + k] < INFINITE for i in self.members[u])
-        room = self.capacity[k]
-        return possible and (room is None or sum(sum(self.bits[i]) for i in self.members[u]) <= room)
 
     def alike(self, k: int) -> list[int]:
         """Return the other devices whose exchange with k changes no time, transfer, capacity or device of a unit."""
@@ -368,43 +358,29 @@ class Instance:
             self.capacity[h] == self.capacity[k]
             and self.p[h::size] == self.p[k::size]
             and all((h in own) == (k in own) for own in self.devices)
-            and all(c[x][y] == c[swap[x]][swap[y]] and c[y][x] == c[swap[y]][swap[x]] for c in self.tables for x, y in places)
+            and all(c[x][y] == c[swap[x]][swap[y]] and c[y][x] == c[swap[y]][swap[x]] for c, _ in self.tables.values() for x, y in places)
         )
 
 
 # ---------------------------------------------------------------------- states and their rules
 
-
-Window = Iterable[int] | None
-Place = tuple[int, int]
-"""A task and a device."""
-Proven = tuple[Mapping[Place, int], Mapping[Place, int]]
-"""Heads and tails that lemmas have proven."""
-NOTHING: Proven = ({}, {})
+Place = tuple[int, int]  # a task and a device
+Proven = tuple[Mapping[Place, int], Mapping[Place, int]]  # heads and tails that lemmas have proven
+Window = Iterable[int] | None  # tasks, or all
 
 
 class State:
     """Constraints on a schedule of the tasks of a window that ends before `end`, the X above.
 
-    A root state is `State(instance, end)`, over a window of tasks or all, with what lemmas have proven, `known`; `at` is the task
-    and device of a lemma; with `every` at the root of the claim's. Then `propagate()`; `hint(token)`, which applies one of the rules R3
-    to R9; and `branch(token)`, which makes this state the first branch and returns the second. Neither propagates.
-
-    Attributes
-    ----------
-    contradiction : str
-        Why no schedule satisfies the state, or "".
-    devices : list of tuple, for each co-location unit
-    head, tail : list [n K]
-        Least starts, and least times from end to horizon, of each task on each device of its unit.
-    before, after : list [n] of int
-        The tasks known to end before a task starts, and to start after it ends, as bits.
-    every_input : bool
-        Whether R3, R6, R8 and R9 count all inputs: at the root of the claim's lemma.
+    A root state is `State(instance, end)`, over a window of tasks or all, with what lemmas have proven, `known`; `at` is the task and
+    device of a lemma; with `every` it is the root of the claim's, where R3, R6, R8 and R9 count all inputs. Then `propagate()`;
+    `hint(token)`, which applies one of the rules R3 to R9; and `branch(token)`, which makes this state the first branch and returns the
+    second. Neither propagates. `contradiction` says why no schedule satisfies the state; `devices` are those left to each co-location
+    unit, `head` and `tail` [n K] the levels, `before` and `after` [n] the tasks that end before a task, or start after it, as bits.
     """
 
     def __init__(
-        self, instance: Instance, end: int, window: Window = None, known: Proven = NOTHING, at: Place | None = None, every: bool = False
+        self, instance: Instance, end: int, window: Window = None, known: Proven = ({}, {}), at: Place | None = None, every: bool = False
     ) -> None:
         n, self.size, self.unit = instance.problem.tasks, instance.problem.devices, instance.problem.unit
         self.instance, self.end, self.every_input = instance, end, every and instance.problem.inputs > 1
@@ -421,7 +397,7 @@ class State:
             self._remove(self.unit[at[0]], [k for k in self.devices[self.unit[at[0]]] if k != at[1]])
         for i in self.tasks:
             if not self.devices[self.unit[i]]:
-                self._contradict(f"task {i} has no device")
+                self.contradiction = self.contradiction or f"task {i} has no device"
             for k in self.devices[self.unit[i]]:
                 self._narrow(i, k)
 
@@ -429,9 +405,8 @@ class State:
         """Return an equal state that changes by itself."""
         other = State.__new__(State)
         other.__dict__.update(self.__dict__)
-        for name in ("head", "tail", "devices", "before", "after"):
-            setattr(other, name, getattr(self, name)[:])
-        other.fresh = self.fresh[0][:], self.fresh[1][:]
+        other.head, other.tail, other.devices = self.head[:], self.tail[:], self.devices[:]
+        other.before, other.after, other.fresh = self.before[:], self.after[:], (self.fresh[0][:], self.fresh[1][:])
         return other
 
     def propagate(self) -> None:
@@ -444,9 +419,6 @@ class State:
             if not self.contradiction and devices == self.devices:
                 self._pairs()
 
-    def _contradict(self, reason: str) -> None:
-        self.contradiction = self.contradiction or reason
-
     def _remove(self, u: int, leaving: Sequence[int]) -> None:
         left = tuple(k for k in self.devices[u] if k not in leaving)
         if left != self.devices[u]:
@@ -454,7 +426,7 @@ class State:
             for i in self.instance.members[u]:
                 self.fresh[0][i] = self.fresh[1][i] = True
             if not left:
-                self._contradict(f"task {self.instance.members[u][0]} has no device left")
+                self.contradiction = self.contradiction or f"task {self.instance.members[u][0]} has no device left"
 
     def _narrow(self, i: int, k: int) -> None:
         """R1: a task cannot run where its head, its time and its tail together reach the end."""
@@ -475,25 +447,25 @@ class State:
         size, p, unit, window = self.size, self.instance.p, self.unit, self.window
         for side, tasks in enumerate((self.tasks, self.tasks[::-1])):
             levels, fresh = (self.tail if side else self.head), self.fresh[side]
-            arcs, ways = (self.instance.parents if side else self.instance.children), self.instance.ways[side]
+            arcs, tables = (self.instance.parents if side else self.instance.children), self.instance.ways[side]
             for i in tasks:
                 if fresh[i]:
                     fresh[i] = False
                     ends = [(h, levels[i * size + h] + p[i * size + h]) for h in self.devices[unit[i]]]
                     for j, e in arcs[i]:
                         if window >> j & 1:
+                            ways = tables[e]
                             for k in self.devices[unit[j]]:
-                                near = unit[i] == unit[j]
-                                level = min([end + ways[e][h][k] for h, end in ends if not near or h == k], default=INFINITE)
+                                level = min([end + ways[h][k] for h, end in ends], default=INFINITE)
                                 if level > levels[j * size + k]:
                                     self._raise(side, j, k, level)
 
     def _alone(self) -> dict[int, list[int]]:
         """Return the tasks of positive length that have one device left, by device."""
-        found: dict[int, list[int]] = {}
+        size, p, unit, found = self.size, self.instance.p, self.unit, dict[int, list[int]]()
         for i in self.tasks:
-            own = self.devices[self.unit[i]]
-            if len(own) == 1 and self.instance.p[i * self.size + own[0]] > 0:
+            own = self.devices[unit[i]]
+            if len(own) == 1 and p[i * size + own[0]] > 0:
                 found.setdefault(own[0], []).append(i)
         return found
 
@@ -514,7 +486,7 @@ class State:
     def _precede(self, i: int, j: int) -> None:
         """Add that i ends before j starts, and what follows by transitivity."""
         if self.before[i] >> j & 1:
-            self._contradict(f"tasks {i} and {j} would each precede the other")
+            self.contradiction = self.contradiction or f"tasks {i} and {j} would each precede the other"
         elif not self.after[i] >> j & 1:
             earlier, later, self.changed = self.before[i] | 1 << i, self.after[j] | 1 << j, True
             for a in self.tasks:
@@ -524,44 +496,39 @@ class State:
                     self.before[a] |= earlier
 
     def hint(self, token: Sequence[Any]) -> None:
-        """Apply a rule: ``["b", a, b, l]`` R3, ``["h", a, j, l]`` R4, ``["t", b, j, l]`` R5, ``["m", a, b, l, l']`` R6, ``["j"]`` R7,
-        ``["w", a, b, l]`` R8 or ``["f", a, b, l]`` R9.
-        """
+        """Apply R3 ``["b", a, b, l]``, R4 ``["h", a, j, l]``, R5 ``["t", b, j, l]``, R6 ``["m", a, b, l, m]``, R7 ``["j"]``, R8 or R9."""
         if self.contradiction:
             return
         if token[0] in "ht":
             self._beyond(int(token[0] == "t"), *token[1:])
         elif token[0] == "j":
             self._joins()
-        elif token[0] in "wf":
-            self._within(token[0] == "f" and not self.every_input, *token[1:])
         else:
-            self._between(*token[1:])
+            self._load(token[0] in "wf", token[0] == "f" and not self.every_input, *token[1:])
 
-    def _between(self, a: int, b: int, prices: Sequence[int], bit_prices: Sequence[int] = ()) -> None:
-        """R3 and R6: tasks with heads of `a` and tails of `b`, and the bits of all, need more of the devices than these have."""
-        chosen, total, room = self._bounded(self.tasks, a, b), sum(prices), 0
+    def _load(self, own: bool, distinct: bool, a: int, b: int, prices: Sequence[int], bit_prices: Sequence[int] = ()) -> None:
+        """R3, R6, R8, R9: the tasks with heads of at least `a` and tails of at least `b` need more of the devices than these have.
+
+        R3: a device works for them from `a` until `b` before the end. R6: the sum of this and of the bits of all tasks, at their prices.
+        R8 (`own`): a device works for them from the least head of one of them on it until the least tail. R9 (`distinct`): also, the first
+        tasks on devices of one price are distinct if one input is followed, and so are the last.
+        """
+        size, p, chosen = self.size, self.instance.p, self._bounded(self.tasks, a, b)
+        room, groups = 0, dict[int, list[int]]()
         for price, capacity in zip(bit_prices, self.instance.capacity, strict=False):
             _need(not price or capacity is not None, "a device without a limit of memory has a price for it", Rejected)
             room += price * (capacity or 0)
-        weight = self._weight(chosen, prices, bit_prices, self.every_input)
-        if (chosen or not total) and weight > (self.end - 1 - a - b) * total + room:
-            self._contradict(f"the devices do not suffice for {len(chosen)} tasks between {a} and {b} before the end")
-
-    def _within(self, distinct: bool, a: int, b: int, prices: Sequence[int]) -> None:
-        """R8: as R3, but a device works for the tasks only from the least head of one on it, until the least tail before the end; R9:
-        devices of one price begin with distinct tasks (of one input), and end with distinct tasks.
-        """
-        chosen, room, groups = self._bounded(self.tasks, a, b), 0, dict[int, list[int]]()
         for k, price in enumerate(prices):
             groups.setdefault(price if distinct else k, []).append(k)
-        for own in groups.values():
-            left = ([i * self.size + k for k in own if k in self.devices[self.unit[i]]] for i in chosen)
-            places = [places for places in ([x for x in cells if self.instance.p[x] > 0] for cells in left) if places]
-            heads, tails = (sorted(min(levels[x] for x in cells) for cells in places) for levels in (self.head, self.tail))
-            room += prices[own[0]] * sum(max(0, self.end - 1 - first - last) for _, first, last in zip(own, heads, tails, strict=False))
-        if chosen and self._weight(chosen, prices, (), self.every_input) > room:
-            self._contradict(f"the devices do not suffice for {len(chosen)} tasks within their heads and tails")
+        for devices in groups.values():
+            heads, tails = [a], [b]
+            if own:
+                cells = [[i * size + k for k in devices if k in self.devices[self.unit[i]] and p[i * size + k] > 0] for i in chosen]
+                heads, tails = (sorted(min(levels[x] for x in row) for row in cells if row) for levels in (self.head, self.tail))
+            spans = (self.end - 1 - first - last for _, first, last in zip(devices, heads, tails, strict=False))
+            room += prices[devices[0]] * sum(max(0, span) for span in spans)  # R1 leaves no task for which one of R3 is negative
+        if (chosen or not any(prices)) and self._weight(chosen, prices, bit_prices, self.every_input) > room:
+            self.contradiction = f"the devices do not suffice for {len(chosen)} tasks with heads of {a} and tails of {b}"
 
     def _joins(self) -> None:
         """R7, for all tasks: of the parents of a task on a device those that cannot come from others in time run there, one by one."""
@@ -573,10 +540,9 @@ class State:
                 for k in self.devices[unit[j]] if len(arcs) > 1 else ():
                     rows = []
                     for i, e in arcs:
-                        ends = [levels[i * size + h] + p[i * size + h] + ways[e][h][k] for h in self.devices[unit[i]] if h != k]
-                        far = min(ends, default=INFINITE) if unit[i] != unit[j] else INFINITE
-                        x = i * size + k
-                        rows.append((levels[x] if k in self.devices[unit[i]] else INFINITE, p[x], far))
+                        x, own = i * size + k, self.devices[unit[i]]
+                        ends = [levels[i * size + h] + p[i * size + h] + ways[e][h][k] for h in own if h != k]
+                        rows.append((levels[x] if k in own else INFINITE, p[x], min([INFINITE, *ends])))
                     self._raise(side, j, k, joined(levels[j * size + k], sorted(rows)))
 
     def _beyond(self, side: int, a: int, j: int, prices: Sequence[int]) -> None:
@@ -645,11 +611,9 @@ def joined(level: int, parents: Sequence[tuple[int, int, int]]) -> int:
         for head, length, far in parents:
             if far > level:
                 end, nearest = max(end, head) + length, min(nearest, far)
-        if end <= level:
-            return level
         if end <= nearest:
-            return end
-        level = nearest
+            return max(level, end)
+        level = max(level, nearest)
 
 
 def replay(state: State, tree: Sequence[Sequence[Any]], where: str = "the tree", deadline: float = math.inf) -> None:
@@ -661,15 +625,14 @@ def replay(state: State, tree: Sequence[Sequence[Any]], where: str = "the tree",
             raise Late(f"the time is over at token {x} of {len(tree)} of {where}")
         try:
             if token[0] == ".":
-                if not state.contradiction:
-                    raise Rejected("the leaf is open: neither R0 to R2 nor the hints before it contradict its state")
+                _need(state.contradiction, "the leaf is open: neither R0 to R2 nor the hints before it contradict its state", Rejected)
                 state = waiting.pop() if waiting else state
-            elif state.contradiction:
-                raise Rejected(f"only a leaf may follow a contradiction: {state.contradiction}")
-            elif token[0] in "do":
-                waiting.append(state.branch(token))
             else:
-                state.hint(token)
+                _need(not state.contradiction, f"only a leaf may follow a contradiction: {state.contradiction}", Rejected)
+                if token[0] in "do":
+                    waiting.append(state.branch(token))
+                else:
+                    state.hint(token)
         except Rejected as error:
             raise Rejected(f"{where}, token {x}: {error}") from None
         state.propagate()
@@ -677,18 +640,11 @@ def replay(state: State, tree: Sequence[Sequence[Any]], where: str = "the tree",
 
 # ---------------------------------------------------------------------- certificates
 
-_GOALS = {"release": "ikv", "delivery": "ikv", "makespan": ""}
-_TOKENS = {".": "", "d": "ik", "o": "ii", "b": "vvl", "h": "vil", "t": "vil", "m": "vvll"}
-NEWER = {"j": (2, ""), "w": (2, "vvl"), "f": (3, "vvl")}
-"""Tokens that a certificate has besides from some version of the rules on."""
-
-
-class Lemma(NamedTuple):
-    """A goal, the tasks of its window (None: all that are allowed), and the tokens of its tree."""
-
-    goal: list[Any]
-    window: list[int] | None
-    tree: list[list[Any]]
+_GOALS = {"release": ".ikv", "delivery": ".ikv", "makespan": "."}
+TOKENS: dict[str, tuple[Literal[1, 2, 3], str]] = {".": (1, "."), "d": (1, ".ik"), "o": (1, ".ii"), "b": (1, ".vvl")}
+TOKENS |= {"h": (1, ".vil"), "t": (1, ".vil"), "m": (1, ".vvll"), "j": (2, "."), "w": (2, ".vvl"), "f": (3, ".vvl")}
+"""The version of the rules since which a certificate may have a token, and the fields of its row; see `_check_row`."""
+Lemma = tuple[list[Any], list[int] | None, list[list[Any]]]  # a goal, its window (None: all tasks that are allowed), its tree
 
 
 class Certificate(NamedTuple):
@@ -723,60 +679,59 @@ def seconds(value: Fraction) -> str:
 
 def read_certificate(data: bytes, problem: Problem) -> Certificate:
     """Return the certificate of a document for a problem, or raise `Malformed`."""
-    keys = "format version rules digest objective unit claim lemmas"
-    top = _table(_parsed(data, "the certificate"), "the certificate", keys, "schedule made_by")
-    for key, values in (("format", ["hetsched-certificate"]), ("version", [1]), ("rules", [1, 2, 3]), ("objective", ["makespan"])):
-        _one_of(top[key], f"{key} of the certificate", *values)
-    tokens = _TOKENS | {token: form for token, (since, form) in NEWER.items() if since <= top["rules"]}
-    _need(re.fullmatch("[0-9a-f]{64}", _typed(top["digest"], str, "digest")) is not None, "digest must be 64 hexadecimal digits")
+    keys = "rules digest objective unit claim lemmas"
+    top = _document(data, "the certificate", "hetsched-certificate", keys, "schedule made_by")
+    _one_of(top["rules"], "rules of the certificate", 1, 2, 3)
+    _one_of(top["objective"], "objective of the certificate", "makespan")
+    tokens = {token: fields for token, (since, fields) in TOKENS.items() if since <= top["rules"]}
+    _need(re.fullmatch("[0-9a-f]{64}", _typed(top["digest"], str, "digest")), "digest must be 64 hexadecimal digits")
     _typed(top.get("made_by", ""), str, "made_by")
     unit, claim = _rational(top["unit"], "unit"), None if top["claim"] == "infinity" else _rational(top["claim"], "claim")
     _need(unit > 0, "unit is 0; it must be positive")
     _need(claim is None or claim / unit < LARGEST, "the claim is 2^256 units or more; the certificate needs a larger unit")
-    lemmas = [_lemma(lemma, f"lemma {x}", problem, tokens) for x, lemma in enumerate(_list(top["lemmas"], "lemmas"))]
-    fine = lemmas and [x for x, lemma in enumerate(lemmas) if lemma.goal == ["makespan"]] == [len(lemmas) - 1]
-    _need(bool(fine), "the last lemma, and no other, must have the goal makespan")
-    counts = [sum(token[0] in kinds for lemma in lemmas for token in lemma.tree) for kinds in (".do", "bhtmjwf")]
+    ends = {"i": problem.tasks, "k": problem.devices, "e": len(problem.edges), "x": problem.inputs, "v": LARGEST, "l": LARGEST}
+    lemmas = [_lemma(lemma, f"lemma {x}", tokens, ends) for x, lemma in enumerate(_list(top["lemmas"], "lemmas"))]
+    claims = [x for x, (goal, _, _) in enumerate(lemmas) if goal == ["makespan"]]
+    _need(claims == [len(lemmas) - 1], "the last lemma, and no other, must have the goal makespan")
+    counts = [sum(token[0] in kinds for _, _, tree in lemmas for token in tree) for kinds in (".do", "bhtmjwf")]
     _need(max(counts) <= MOST_NODES, f"the certificate has {counts[0]} nodes and {counts[1]} hints; of each may be {MOST_NODES}")
     decision = {"batches": None} if top.get("schedule") is None else _table(top["schedule"], "schedule", "batches", "transfers")
-    _check_decision(decision["batches"], decision.get("transfers"), problem)
-    return Certificate(top["digest"], unit, claim, lemmas, decision["batches"], decision.get("transfers"))
+    batches, transfers = decision["batches"], decision.get("transfers")
+    for row in [] if batches is None else _list(batches, "batches"):
+        _check_row(row, "a batch", "ikx", ends)
+    for row in [] if transfers is None else _list(transfers, "transfers"):
+        _check_row(row, "a transfer", "ebb", ends | {"b": len(batches or ())})
+    return Certificate(top["digest"], unit, claim, lemmas, batches, transfers)
 
 
-def _lemma(value: Any, what: str, problem: Problem, tokens: Mapping[str, str]) -> Lemma:
-    table, n, size = _table(value, what, "window goal tree"), problem.tasks, problem.devices
+def _lemma(value: Any, what: str, tokens: Mapping[str, str], ends: Mapping[str, int]) -> Lemma:
+    table, n, size = _table(value, what, "window goal tree"), ends["i"], ends["k"]
     window, goal, tree, left, deepest = table["window"], table["goal"], _list(table["tree"], f"the tree of {what}"), 1, 1
     for i in [] if window is None else _list(window, f"the window of {what}"):
         _whole(i, f"a task of the window of {what}", n)
     _need(window is None or len(set(window)) == len(window), f"the window of {what} has a task twice")
-    _check_row(goal, f"the goal of {what}", _GOALS, n, size)
+    _check_row(goal, f"the goal of {what}", _GOALS, ends)
     for x, token in enumerate(tree):
         _need(left > 0, f"token {x} of {what} comes after the last leaf of its tree")
-        _check_row(token, f"token {x} of {what}", tokens, n, size)
+        _check_row(token, f"token {x} of {what}", tokens, ends)
         _need(token[0] not in "bhtw" or any(token[-1]), f"the prices of token {x} of {what} are all 0")
         left += {".": -1, "d": 1, "o": 1}.get(token[0], 0)
         deepest = max(deepest, left)
     _need(left == 0, f"the tree of {what} ends before its last leaf")
     _need(deepest * n * (size + 1 + n // 64) <= MOST_OPEN, f"{deepest} branches are open at a time in {what}, too many for {n} tasks")
-    return Lemma(goal, window, tree)
+    return goal, window, tree
 
 
-def _check_row(row: Any, what: str, forms: Mapping[str, str], n: int, size: int) -> None:
-    """Check a kind and its fields: i is a task, k a device, v a whole number, l a list of one whole number for each device."""
-    kind = _one_of((_list(row, what) or [None])[0], f"the kind of {what}", *forms)
-    for field, value in zip(forms[kind], _list(row, what, 1 + len(forms[kind]))[1:], strict=True):
-        for x in _list(value, what, size) if field == "l" else [value]:
-            _whole(x, what, {"i": n, "k": size}.get(field, LARGEST))
-
-
-def _check_decision(batches: Any, transfers: Any, problem: Problem) -> None:
-    for row in [] if batches is None else _list(batches, "batches"):
-        i, k, items = _list(row, "a batch", 3)
-        for x, end in ((i, problem.tasks), (k, problem.devices), *((item, problem.inputs) for item in _list(items, "inputs"))):
-            _whole(x, "a number of a batch", end)
-    for row in [] if transfers is None else _list(transfers, "transfers"):
-        for x, end in zip(_list(row, "a transfer", 3), (len(problem.edges), len(batches), len(batches)), strict=True):
-            _whole(x, "a number of a transfer", end)
+def _check_row(row: Any, what: str, fields: str | Mapping[str, str], ends: Mapping[str, int]) -> None:
+    """Check the fields of a row, given for each kind where it begins with a kind (.): a task (i), a device (k), an edge (e), a batch (b), a
+    whole number (v), a list of one for each device (l), or a list of inputs (x); `ends` are above these numbers.
+    """
+    if not isinstance(fields, str):
+        fields = fields[_one_of((_list(row, what) or [None])[0], f"the kind of {what}", *fields)]
+    for field, value in zip(fields, _list(row, what, len(fields)), strict=True):
+        values = _list(value, f"a list of {what}", ends["k"] if field == "l" else None) if field in "lx" else [value]
+        for x in values if field != "." else ():
+            _whole(x, f"a number of {what}", ends[field])
 
 
 def root(instance: Instance, end: int, goal: Sequence[Any], window: Window, proven: Proven) -> State:
@@ -799,17 +754,17 @@ def check(problem: Problem, certificate: Certificate, deadline: float = math.inf
     instance = Instance(problem, certificate.unit)
     end = INFINITE if certificate.claim is None else math.ceil(certificate.claim / certificate.unit)
     proven: tuple[dict[Place, int], dict[Place, int]] = ({}, {})
-    for x, lemma in enumerate(certificate.lemmas):
-        where = f"lemma {x} ({' '.join(map(str, lemma.goal))})"
+    for x, (goal, window, tree) in enumerate(certificate.lemmas):
+        where = f"lemma {x} ({' '.join(map(str, goal))})"
         try:
-            state = root(instance, end, lemma.goal, lemma.window, proven)
+            state = root(instance, end, goal, window, proven)
         except Rejected as error:
             raise Rejected(f"{where}: {error}") from None
-        replay(state, lemma.tree, where, deadline)
-        if lemma.goal[0] != "makespan":
-            kind, i, k, level = lemma.goal
-            proven[kind == "delivery"][i, k] = max(level, proven[kind == "delivery"].get((i, k), 0))
-    leaves = sum(token[0] == "." for lemma in certificate.lemmas for token in lemma.tree)
+        replay(state, tree, where, deadline)
+        if goal[0] != "makespan":
+            levels, place = proven[goal[0] == "delivery"], (goal[1], goal[2])
+            levels[place] = max(goal[3], levels.get(place, 0))
+    leaves = sum(token[0] == "." for _, _, tree in certificate.lemmas for token in tree)
     makespan = None if certificate.batches is None else retimed(problem, certificate.batches, certificate.transfers)
     return Verdict(None if certificate.claim is None else end * certificate.unit, problem.tasks, leaves, makespan)
 
@@ -826,53 +781,47 @@ def retimed(problem: Problem, batches: Sequence[Sequence[Any]], transfers: Seque
     batch_of: dict[tuple[int, int], int] = {}
     place: dict[tuple[int, int], int] = {}
     length: list[Fraction] = []
-    chains: dict[object, list[int]] = {}
+    chains: dict[object, list[int]] = {}  # what a device or a link does, in its order
     for b, (i, k, items) in enumerate(batches):
-        time_taken = dict(zip(problem.sizes, problem.durations[i][k], strict=True)).get(len(items))
-        if time_taken is None or k not in problem.allowed[i]:
-            raise Rejected(f"batch {b}: task {i} cannot run {len(items)} inputs at once on device {k}")
+        taken: Any = dict(zip(problem.sizes, problem.durations[i][k], strict=True)).get(len(items))
+        possible = taken is not None and k in problem.allowed[i]
+        _need(possible, f"batch {b}: task {i} cannot run {len(items)} inputs at once on device {k}", Rejected)
         for item in items:
-            if (i, item) in batch_of or place.setdefault((problem.unit[i], item), k) != k:
-                raise Rejected(f"batch {b}: input {item} of task {i} is in two batches, or co-located tasks are on two devices")
+            fine = (i, item) not in batch_of and place.setdefault((problem.unit[i], item), k) == k
+            _need(fine, f"batch {b}: input {item} of task {i} is in two batches, or co-located tasks are on two devices", Rejected)
             batch_of[i, item] = b
-        length.append(time_taken)
-        if time_taken > 0:
+        length.append(taken)
+        if taken > 0:
             chains.setdefault(k, []).append(b)
     twice = problem.batching == "once" and len({(i, k) for i, k, _ in batches}) < len(batches)
     fine = not twice and len(batch_of) == problem.tasks * problem.inputs
     _need(fine, "an input of a task is in no batch, or a device has two batches of a task and batching is once", Rejected)
-    after: list[list[int]] = [[] for _ in batches]
-    moves: dict[tuple[int, ...], int] = {}
-    held: dict[int, list[object]] = {}
+    arcs: list[tuple[int, int]] = []  # between batches and transfers
+    moves: dict[tuple[int, ...], tuple[int, list[object]]] = {}  # between devices: the number of a transfer, what it excludes others from
     for e, (i, j) in enumerate(problem.edges):
-        for (a, b), count in collections.Counter((batch_of[i, x], batch_of[j, x]) for x in range(problem.inputs)).items():
-            h, k = batches[a][1], batches[b][1]
-            if h == k:
-                after[a].append(b)
-                continue
-            moving = problem.transfer(e, h, k, count)
-            if moving is None:
-                raise Rejected(f"edge {e} has no way from device {h} to device {k}")
-            moves[e, a, b] = len(after)
-            held[len(after)] = _resources(problem, h, k) if moving > 0 else []
-            after[a].append(len(after))
-            after.append([b])
+        for (a, b), same in itertools.groupby(sorted((batch_of[i, x], batch_of[j, x]) for x in range(problem.inputs))):
+            h, k, move = batches[a][1], batches[b][1], len(length)
+            moving: Any = problem.transfer(e, h, k, len(list(same)))
+            _need(moving is not None, f"edge {e} has no way from device {h} to device {k}", Rejected)
+            if h != k:
+                moves[e, a, b] = move, _resources(problem, h, k) if moving > 0 else []
+            arcs += [(a, move), (move, b)]
             length.append(moving)
-    users = list(itertools.chain(*held.values()))
-    _need(transfers is not None or len(set(users)) == len(users), "transfers may contend, so the decision needs their order", Rejected)
+    used = [resource for _, resources in moves.values() for resource in resources]
+    _need(transfers is not None or len(set(used)) == len(used), "transfers may contend, so the decision needs their order", Rejected)
     for row in transfers or ():
-        for resource in held.pop(moves.get(tuple(row), -1), [None]):
-            _need(resource is not None, f"transfer {row} is none of the decision, or is given twice", Rejected)
-            chains.setdefault(resource, []).append(moves[tuple(row)])
-    _need(transfers is None or not any(held.values()), "a transfer that may contend is missing in the order of transfers", Rejected)
+        _need(tuple(row) in moves, f"transfer {row} is none of the decision, or is given twice", Rejected)
+        move, resources = moves.pop(tuple(row))
+        for resource in resources:
+            chains.setdefault(resource, []).append(move)
+    left = any(resources for _, resources in moves.values())
+    _need(transfers is None or not left, "a transfer that may contend is missing in the order of transfers", Rejected)
     for chain in chains.values():
-        for a, b in itertools.pairwise(chain):
-            after[a].append(b)
-    finish, order = length[:], _topological(after)
-    for a in order:
-        for b in after[a]:
-            finish[b] = max(finish[b], finish[a] + length[b])
-    _need(len(order) == len(after), "the orders of the decision and the edges make a cycle", Rejected)
+        arcs += itertools.pairwise(chain)
+    order = _topological(len(length), arcs, Rejected("the orders of the decision and the edges make a cycle"))
+    finish, rank = length[:], {x: r for r, x in enumerate(order)}
+    for a, b in sorted(arcs, key=lambda arc: rank[arc[0]]):
+        finish[b] = max(finish[b], finish[a] + length[b])
     return max(finish, default=Fraction(0))
 
 
@@ -882,9 +831,6 @@ def _resources(problem: Problem, h: int, k: int) -> list[object]:
     if problem.communication in ("delay", "per-input") or ends[0] == ends[1]:
         return []
     return [ends] if problem.communication == "channel" else [("out", ends[0]), ("in", ends[1])]
-
-
-# ---------------------------------------------------------------------- the terminal
 
 
 def main(arguments: Sequence[str]) -> int:

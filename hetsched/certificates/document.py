@@ -60,7 +60,7 @@ class CertificateDocument(Document[Certificate], kw_only=True, tag="hetsched-cer
         decision, kinds = value.schedule, {token[0] for lemma in value.lemmas for token in lemma.tree}
         return cls(
             version=VERSION,
-            rules=3 if "f" in kinds else 2 if kinds & checker.NEWER.keys() else 1,
+            rules=max((since for token, (since, _) in checker.TOKENS.items() if token in kinds), default=1),
             digest=value.digest,
             objective="makespan",
             unit=str(value.unit),

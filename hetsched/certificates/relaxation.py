@@ -71,12 +71,9 @@ class Relaxation:
 
     @cached_property
     def lag(self) -> FloatArray:
-        """Transfer times in units between devices, [E, K, K]; inf where there is no way."""
+        """Transfer times in units between devices, [E, K, K]; inf where there is no way, or the tasks are co-located."""
         lag = np.array([_floats([way for row in table for way in row]) for table in self.instance.c])
-        lag = lag.reshape(-1, self.size, self.size)
-        together = self.units[self.ends[:, 0]] == self.units[self.ends[:, 1]]
-        lag[together] = np.where(np.eye(self.size, dtype=bool), 0.0, np.inf)
-        return lag
+        return lag.reshape(-1, self.size, self.size)
 
     @cached_property
     def ends(self) -> IntArray:
