@@ -85,9 +85,12 @@ class Frozen:
 
     def _set(self, **values: Any) -> None:
         for value in values.values():
-            for part in value.values() if isinstance(value, dict) else (value,):  # the columns of a table
-                if isinstance(part, np.ndarray):
-                    part.setflags(write=False)
+            if isinstance(value, np.ndarray):
+                value.setflags(write=False)
+            elif isinstance(value, dict):  # the columns of a table
+                for part in value.values():
+                    if isinstance(part, np.ndarray):
+                        part.setflags(write=False)
         self.__dict__.update(values)
 
     def _defer(self, **functions: Callable[[], Any]) -> None:
@@ -155,7 +158,8 @@ class Columns(Frozen):
 
     def __getattr__(self, name: str) -> npt.NDArray[Any]:
         if name != "_columns" and name in self._columns:
-            return self._columns[name]
+            column = self.__dict__[name] = self._columns[name]  # found without this function when it is read again
+            return column
         raise AttributeError(f"{type(self).__name__} has no column {name!r}")
 
     def __getitem__(self, name: str) -> npt.NDArray[Any]:

@@ -106,12 +106,12 @@ def solve(
     names = [method] if isinstance(method, str) else [TEXT.check(name, "method") for name in method]
     if not names:
         raise UnsupportedFeature("no method named; give one or more, or leave it out for 'auto'")
-    given = [(name, _options(find_method(name), options or {}, threads)) for name in names]
+    chosen = [(found, _options(found, options or {}, threads)) for found in map(find_method, names)]
     monitor = Monitor(
         problem, Budget(time_limit, evaluations), seed=seed, on_progress=on_progress, objective=objective, executor=_executor(executor)
     )
     with contextlib.closing(monitor), _signals(monitor), _solvers(in_process):
-        failure = _run(monitor, given, start)
+        failure = _run(monitor, chosen, start)
         solution = monitor.solution(", ".join(names))
         if solution.schedule is not None:
             violations = verify(problem, solution.schedule)
@@ -186,7 +186,7 @@ def _options(chosen: Method, options: Mapping[str, Any], threads: int | None) ->
     return dict(options)
 
 
-def _run(monitor: Monitor, chosen: list[tuple[str, dict[str, Any]]], start: Solution | Schedule | Decision | None) -> Exception | None:
+def _run(monitor: Monitor, chosen: list[tuple[Method, dict[str, Any]]], start: Solution | Schedule | Decision | None) -> Exception | None:
     """Run the quick bounds and the methods; return the first failure, or None.
 
     A constructive method takes less time than the bounds, and does not use them. It waits only for the proof that there is no
@@ -198,25 +198,25 @@ def _run(monitor: Monitor, chosen: list[tuple[str, dict[str, Any]]], start: Solu
     failure: Exception | None = None
     problem = monitor.problem
     bounds: Iterable[Bound] = best.quick(problem, monitor.objective)
-    first = bool(monitor.on_progress or len(chosen) > 1 or find_method(chosen[0][0]).kind is not Kind.CONSTRUCTIVE)
+    first = bool(monitor.on_progress or len(chosen) > 1 or chosen[0][0].kind is not Kind.CONSTRUCTIVE)
     try:
         monitor.warm_start(start)
         if first:
             _raise_bound(monitor, bounds)
         elif not _any_assignment_is_valid(problem):
             _raise_bound(monitor, itertools.islice(bounds, 1))
-        for name, options in chosen:
+        for method, options in chosen:
             if monitor.should_stop and (monitor.best is not None or monitor.stopped is not Stop.TIME_LIMIT):
                 break
             try:
-                monitor.run(name, options)
+                monitor.run(method.name, options)
             except (InconsistentBound, KeyboardInterrupt):
                 raise
             except BaseException as error:  # SystemExit too: earlier offers are kept
                 if not isinstance(error, UnsupportedFeature):
-                    _log.exception("method %s failed", name)
-                failure = failure or (error if isinstance(error, Exception) else HetschedError(f"{name} failed: {error!r}"))
-                monitor.note(f"{name} failed: {type(error).__name__}: {error}")
+                    _log.exception("method %s failed", method.name)
+                failure = failure or (error if isinstance(error, Exception) else HetschedError(f"{method.name} failed: {error!r}"))
+                monitor.note(f"{method.name} failed: {type(error).__name__}: {error}")
         if not first and monitor.best is None:
             _raise_bound(monitor, bounds)
         elif not first and not monitor.deferred:

@@ -4,7 +4,7 @@
 by the argument's name.
 """
 
-from hetsched.arguments.checks import check_array, check_count, check_indices, check_rows
+from hetsched.arguments.checks import check_array, check_count, check_indices, check_rows, within
 from hetsched.arguments.decorator import checked
 from hetsched.arguments.rules import COUNT, NUMBER, TEXT, Rule, amount, number, one_of, rule, shown, whole
 
@@ -24,4 +24,5 @@ __all__ = [
     "rule",
     "shown",
     "whole",
+    "within",
 ]

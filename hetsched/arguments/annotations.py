@@ -79,6 +79,10 @@ def _either(rules: list[Rule | None]) -> Rule | None:
         return alternatives[0]
 
     optional = _NONE in alternatives
+    text = ", or ".join(rule.text for rule in alternatives)
+    if optional and len(alternatives) == 2:
+        (other,) = (rule for rule in alternatives if rule is not _NONE)
+        return Rule(text, other.or_none.take)
 
     def take(value: Any) -> Any:
         if value is None and optional:  # before other rules make errors
@@ -93,7 +97,7 @@ def _either(rules: list[Rule | None]) -> Rule | None:
                 pass
         raise part or ValueError
 
-    return Rule(", or ".join(rule.text for rule in alternatives), take)
+    return Rule(text, take)
 
 
 _NONE = Rule("None", lambda value: None if value is None else refuse())

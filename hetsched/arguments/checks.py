@@ -24,9 +24,14 @@ def check_count(value: Any, what: str, least: int = 1, most: int = LARGEST_COUNT
 def check_indices(values: Any, what: str, limit: int, error: type[HetschedError] = InvalidArgument) -> npt.NDArray[np.int64]:
     """Return a one-dimensional array of indices from 0 to below `limit`."""
     indices: npt.NDArray[np.int64] = check_array(values, what, ("any",), np.int64, error=error)
-    if len(indices) and not (0 <= indices.min() and indices.max() < limit):
+    if not within(indices, limit):
         raise error(f"{what} runs from {indices.min()} to {indices.max()}; it must be indices from 0 to {limit - 1}")
     return indices
+
+
+def within(indices: npt.NDArray[np.int64], limit: int) -> bool:
+    """Return whether all indices, of 64 bits, are from 0 to below `limit`."""
+    return not indices.size or int(indices.view(np.uint64).max()) < limit  # read without a sign, negative numbers are the largest
 
 
 def check_rows(rows: Any, what: str, *columns: str, error: type[HetschedError] = InvalidArgument) -> list[tuple[Any, ...]]:
@@ -72,7 +77,7 @@ def check_array(
     """
     target = np.dtype(dtype)
     array: npt.NDArray[Any] = values
-    if type(values) is not np.ndarray or values.dtype is not target:  # by far the most are such arrays
+    if type(values) is not np.ndarray or values.dtype != target:  # by far the most are such arrays
         array = _converted(values, what, target, text, absent, unit, error)
     if shape is not None and (
         array.ndim != len(shape) or any(isinstance(n, int) and n != m for n, m in zip(shape, array.shape, strict=True))

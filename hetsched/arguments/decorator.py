@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import operator
 import typing
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
@@ -44,10 +45,9 @@ def _checked(function: Any, given: Mapping[str, Rule], error: type[HetschedError
         if plan is None:
             plan = _plan(call)
         try:
-            taken = [value if take is None else take(value) for take, value in zip(plan.takes, args, strict=False)]
+            taken = [*map(operator.call, plan.takes, args)]
             if len(taken) < len(args):
-                take = _take(plan.rest[1])
-                taken += [value if take is None else take(value) for value in args[len(taken) :]]
+                taken += map(_take(plan.rest[1]), args[len(taken) :])
             for name, value in kwargs.items():
                 rule = plan.named.get(name, plan.others)
                 if rule is not None:
@@ -66,7 +66,7 @@ class _Plan(NamedTuple):
 
     places: list[tuple[str, Rule | None]]
     """By position."""
-    takes: list[Callable[[Any], Any] | None]
+    takes: list[Callable[[Any], Any]]
     """The functions of these rules: every call of a public function calls them, so they are not looked up again."""
     named: Mapping[str, Rule]
     rest: tuple[str, Rule | None]
@@ -84,8 +84,12 @@ class _Plan(NamedTuple):
                 rule.check(value, name, error)
 
 
-def _take(rule: Rule | None) -> Callable[[Any], Any] | None:
-    return None if rule is None else rule.take
+def _take(rule: Rule | None) -> Callable[[Any], Any]:
+    return _as_given if rule is None else rule.take
+
+
+def _as_given(value: Any) -> Any:
+    return value
 
 
 def _plan(function: Callable[..., Any]) -> _Plan:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from hetsched.arrays import FloatArray, readonly
-from hetsched.problem.problem import Problem
+from hetsched.arrays import FloatArray
+from hetsched.problem.problem import Problem, unit_sums
 
 
 def memory_claims(problem: Problem) -> Iterator[FloatArray]:
@@ -17,17 +17,17 @@ def memory_claims(problem: Problem) -> Iterator[FloatArray]:
     claims are the weights only, so that a simulation has to check the result; the second are an upper bound
     on what a device holds for the tasks.
     """
-    graph = problem.graph
-    per_task = [problem.static_bytes]
     if problem.memory == "peak":
-        moved = np.bincount(graph.target, graph.edge_bytes, problem.n_tasks)
-        per_task = [problem.static_bytes * [1.0, 0.0], problem.static_bytes + np.stack([np.zeros_like(moved), moved], axis=1)]
-    for columns in per_task:
-        sums = [np.bincount(problem.unit, column, problem.n_units) for column in columns.T]
-        yield readonly(np.stack(sums, axis=1), np.float64)  # without tasks they are integers
+        moved = np.bincount(problem.graph.target, problem.graph.edge_bytes, problem.n_tasks)
+        yield unit_sums(problem, problem.static_bytes * [1.0, 0.0])
+        yield unit_sums(problem, problem.static_bytes + np.stack([np.zeros_like(moved), moved], axis=1))
+    else:
+        yield problem.unit_bytes
 
 
 def memory_needs(problem: Problem) -> Iterator[FloatArray]:
     """Yield the bytes that each co-location unit claims on its device for all inputs, optimistic before conservative; [n_units]."""
     for claims in memory_claims(problem):
-        yield readonly(claims @ np.array([1.0, problem.inputs]))
+        needs = claims @ np.array([1.0, problem.inputs])
+        needs.setflags(write=False)
+        yield needs

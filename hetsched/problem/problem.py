@@ -331,6 +331,11 @@ class Problem(Frozen):
         return readonly(np.stack([graph.weight_bytes, graph.input_bytes + graph.output_bytes], axis=1))
 
     @cached_property
+    def unit_bytes(self) -> FloatArray:
+        """Bytes that each co-location unit adds to the static memory of a device, once and per input, [n_units, 2]."""
+        return unit_sums(self, self.static_bytes)
+
+    @cached_property
     def class_whole_durations(self) -> FloatArray:
         """Seconds of one batch of all L inputs on a device of each class, shape [n, C]; inf where it cannot run."""
         place = int(np.searchsorted(self.batch_sizes, self.inputs))
@@ -338,6 +343,11 @@ class Problem(Frozen):
             return readonly(np.full(self.arrays.durations.shape[:2], np.inf))
         seconds = self.arrays.durations[:, :, place]
         return readonly(np.where(self._united(np.isfinite(seconds)), seconds, np.inf))
+
+    @cached_property
+    def without_whole_batch(self) -> IntArray:
+        """The tasks that have no batch of all L inputs on any device."""
+        return readonly(np.flatnonzero(np.isinf(self.class_whole_durations).all(axis=1)))
 
     @cached_property
     def whole_durations(self) -> FloatArray:
@@ -425,6 +435,15 @@ class Problem(Frozen):
             return self.cluster.index[name]
         except KeyError:
             raise InvalidProblem(f"device {name!r} is not in the cluster; it has {', '.join(self.cluster.names)}") from None
+
+
+def unit_sums(problem: Problem, columns: FloatArray) -> FloatArray:
+    """Return the sums of columns [n, c] over the tasks of each co-location unit, [n_units, c]."""
+    sums = np.empty((problem.n_units, columns.shape[1]))
+    for place, column in enumerate(columns.T):
+        sums[:, place] = np.bincount(problem.unit, column, problem.n_units)
+    sums.setflags(write=False)
+    return sums
 
 
 def stated(durations: FloatArray) -> FloatArray:

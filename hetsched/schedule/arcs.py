@@ -48,10 +48,11 @@ def arcs_of(problem: Problem, decision: Decision, batch_of: IntArray) -> Arcs:
     """Return the arcs of a decision, given the batch of each (task, input), ``batch_of`` [n, L]."""
     graph, m = problem.graph, max(decision.n_batches, 1)
     edge = np.arange(graph.n_edges)
-    source, target = batch_of[graph.source], batch_of[graph.target]  # [E, L]
     if problem.inputs == 1:
-        source, target, count, of_input = source[:, 0], target[:, 0], np.ones(len(edge), np.int64), edge[:, None]
+        batch = batch_of[:, 0]
+        source, target, count, of_input = batch[graph.source], batch[graph.target], np.ones(len(edge), np.int64), edge[:, None]
     else:
+        source, target = batch_of[graph.source], batch_of[graph.target]  # [E, L]
         keys, of_input, count = np.unique((edge[:, None] * m + source) * m + target, return_inverse=True, return_counts=True)
         edge, source, target, of_input = keys // m // m, keys // m % m, keys % m, of_input.reshape(source.shape)
     h, k = decision.device[source], decision.device[target]

@@ -55,13 +55,14 @@ class Decision(Frozen):
         size = len(tasks)
         pointers = np.arange(size + 1) if item_ptr is None else _whole(item_ptr, "item_ptr").reshape(-1)
         flat = np.zeros(size, np.int64) if items is None else _whole(items, "items").reshape(-1)
-        rows = len(pointers) == size + 1 and pointers[0] == 0 and pointers[-1] == len(flat) and (np.diff(pointers) > 0).all()
+        rows = len(pointers) == size + 1 and pointers[0] == 0 and pointers[-1] == len(flat)
+        rows = rows and (item_ptr is None or bool((pointers[:-1] < pointers[1:]).all()))
         if len(devices) != size or not rows:
             raise InvalidSchedule(
                 f"a decision of {size} batches needs {size} devices and one non-empty set of inputs each; "
                 f"got {len(devices)} devices, {len(pointers)} row starts and {len(flat)} inputs"
             )
-        listed = np.argsort(devices, kind="stable")
+        listed = devices.argsort(kind="stable")
         position = np.empty(size, np.int64)
         position[listed] = np.arange(size)
         order = None
@@ -80,10 +81,10 @@ class Decision(Frozen):
             inputs = flat[np.lexsort((flat, position[np.repeat(np.arange(size), counts)]))]
             pointers = row_starts(counts[listed])
         self._set(
-            task=readonly(tasks[listed]),
-            device=readonly(devices[listed]),
-            item_ptr=readonly(pointers),
-            items=readonly(inputs),
+            task=tasks[listed],
+            device=devices[listed],
+            item_ptr=pointers if item_ptr is None else readonly(pointers),
+            items=inputs,
             transfer_order=order,
         )
 
@@ -93,7 +94,7 @@ class Decision(Frozen):
     @cached_property
     def sizes(self) -> IntArray:
         """Number of inputs of each batch, [m]."""
-        return readonly(np.diff(self.item_ptr))
+        return readonly(self.item_ptr[1:] - self.item_ptr[:-1])
 
     @property
     def n_batches(self) -> int:

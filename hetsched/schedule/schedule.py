@@ -183,12 +183,9 @@ class Schedule(Frozen):
     def _unchecked(cls, *, static_memory: Memory, peak_memory: Memory, **values: Any) -> Schedule:
         """Build a schedule of consistent values that nothing else changes, without a check or a copy; `values`: its other attributes."""
         schedule = cls.__new__(cls)
-        schedule._set(**values)
-        for name, needed in (("static_memory", static_memory), ("peak_memory", peak_memory)):
-            if callable(needed):
-                schedule._defer(**{name: needed})
-            else:
-                schedule._set(**{name: needed})
+        needed = {"static_memory": static_memory, "peak_memory": peak_memory}
+        schedule._set(**values, **{name: known for name, known in needed.items() if not callable(known)})
+        schedule._defer(**{name: compute for name, compute in needed.items() if callable(compute)})
         return schedule
 
     def __repr__(self) -> str:

@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import numpy as np
 
-from hetsched.arguments import checked
+from hetsched.arguments import checked, within
 from hetsched.arrays import BoolArray, Columns, FloatArray, IntArray
 from hetsched.errors import InvalidSchedule
 from hetsched.problem.graph import named
@@ -47,13 +47,14 @@ def simulate(problem: Problem, decision: Decision) -> Schedule:
     timing = TimedDecision(problem, decision)
     arcs = timing.arcs
     start, arc_start = timing.starts(timing.duration)
-    moving = arcs.moving
+    (moving,) = arcs.moving.nonzero()
+    departure = arc_start[moving]
     transfers = Columns._unchecked(
         edge=arcs.edge[moving],
         source=arcs.source[moving],
         target=arcs.target[moving],
-        start=arc_start[moving],
-        finish=arc_start[moving] + arcs.seconds[moving],
+        start=departure,
+        finish=departure + arcs.seconds[moving],
     )
     finish = start + timing.duration
     batches = Columns._unchecked(task=decision.task, device=decision.device, start=start, finish=finish, size=decision.sizes)
@@ -107,9 +108,8 @@ class TimedDecision:
             start, arc_start = kernels.first_come_first_served(duration, decision.device, arcs.source, arcs.target, seconds, problem.links)
         else:
             start, arc_start = kernels.earliest(duration, self._following, arcs.source, arcs.target, seconds, self._next_arc)
-        stuck = np.isnan(np.concatenate([start, arc_start]))
-        if stuck.any():
-            _refuse_deadlock(problem, decision, arcs, self._following, self._next_arc, stuck)
+        if np.isnan(start).any():  # the target of an arc that never starts does not start either
+            _refuse_deadlock(problem, decision, arcs, self._following, self._next_arc, np.isnan(np.concatenate([start, arc_start])))
         return start, arc_start
 
 
@@ -126,13 +126,13 @@ def _durations(problem: Problem, decision: Decision) -> FloatArray:
     """Return the duration of each batch; raise `InvalidSchedule` if one cannot run."""
     names, devices = problem.graph.names, problem.cluster.names
     for what, column, labels in (("task", decision.task, names), ("device", decision.device, devices)):
-        if len(column) and not (0 <= column.min() and column.max() < len(labels)):
+        if not within(column, len(labels)):
             raise InvalidSchedule(f"the decision names {what} index {column.min()} to {column.max()}; the problem has {len(labels)}")
     size = decision.sizes
-    place = np.minimum(np.searchsorted(problem.batch_sizes, size), problem.n_sizes - 1)
-    duration = problem.arrays.durations[decision.task, problem.device_class[decision.device], place]
-    duration = np.where(problem.batch_sizes[place] == size, duration, np.inf)
-    bad = np.flatnonzero(np.isinf(duration))
+    place = np.minimum(problem.batch_sizes.searchsorted(size), problem.n_sizes - 1)
+    duration: FloatArray = problem.arrays.durations[decision.task, problem.device_class[decision.device], place]
+    duration[problem.batch_sizes[place] != size] = np.inf
+    (bad,) = np.isinf(duration).nonzero()
     if len(bad):
         b = int(bad[0])
         i, k = int(decision.task[b]), int(decision.device[b])
@@ -157,12 +157,14 @@ def _durations(problem: Problem, decision: Decision) -> FloatArray:
 def _batch_of(problem: Problem, decision: Decision) -> IntArray:
     """Return the batch of each (task, input), [n, L]; raise `InvalidSchedule` if an input is missing or repeated."""
     items = decision.items
-    if len(items) and not (0 <= items.min() and items.max() < problem.inputs):
+    if not within(items, problem.inputs):
         raise InvalidSchedule(f"the decision names input {items.min()} to {items.max()}; the problem has {problem.inputs}, from 0")
-    batch = np.repeat(np.arange(decision.n_batches), decision.sizes)
+    batch = np.arange(decision.n_batches)
+    if len(items) > len(batch):
+        batch = np.repeat(batch, decision.sizes)
     cell = decision.task[batch] * problem.inputs + items
     times = np.bincount(cell, minlength=problem.n_tasks * problem.inputs)
-    wrong = np.flatnonzero(times != 1)
+    (wrong,) = (times != 1).nonzero()
     if len(wrong):
         i, item = divmod(int(wrong[0]), problem.inputs)
         batches = "no batch" if times[wrong[0]] == 0 else f"{times[wrong[0]]} batches"
@@ -175,7 +177,7 @@ def _batch_of(problem: Problem, decision: Decision) -> IntArray:
 
 
 def _check_paths(problem: Problem, decision: Decision, arcs: Arcs) -> None:
-    lost = np.flatnonzero(np.isinf(arcs.seconds))
+    (lost,) = np.isinf(arcs.seconds).nonzero()
     if len(lost):
         x = int(lost[0])
         raise InvalidSchedule(
@@ -204,9 +206,10 @@ def _check_colocation(problem: Problem, decision: Decision, batch_of: IntArray) 
 def _next_batches(decision: Decision, duration: FloatArray) -> IntArray:
     """Return the next batch on the device of each batch, [m], without those of zero length; -1 if there is none."""
     following = np.full(decision.n_batches, -1)
-    real = np.flatnonzero(duration > 0)
-    same = decision.device[real[:-1]] == decision.device[real[1:]]
-    following[real[:-1][same]] = real[1:][same]
+    (real,) = (duration > 0).nonzero()
+    device = decision.device[real]
+    (before,) = (device[:-1] == device[1:]).nonzero()
+    following[real[before]] = real[before + 1]
     return following
 
 

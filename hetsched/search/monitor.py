@@ -17,9 +17,11 @@ from hetsched.arrays import Columns, texts
 from hetsched.errors import InconsistentBound, InvalidSchedule, OutOfTime, UnsupportedFeature
 from hetsched.problem.problem import Problem
 from hetsched.processes import in_process
+from hetsched.schedule import memory
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.objectives import find_objective
 from hetsched.schedule.schedule import Schedule
+from hetsched.schedule.simulate import simulate
 from hetsched.search.budget import Budget
 from hetsched.search.compilation import Compilers
 from hetsched.search.registry import Kind, Method, Role, find_method, select
@@ -243,9 +245,6 @@ class Monitor:
         InvalidSchedule
             The decision breaks another rule, see `simulate`.
         """
-        from hetsched.schedule import memory
-        from hetsched.schedule.simulate import simulate
-
         schedule = simulate(self.problem, decision)
         self.evaluated(1)
         if memory.limited(self.problem) and (over := memory.over_capacity(self.problem, memory.needed(self.problem, schedule))).any():
@@ -258,7 +257,8 @@ class Monitor:
             )
             return math.inf
         value = self.value_of(self.problem, schedule)
-        self._effort.value = min(self._effort.value, value)
+        effort = self._effort
+        effort.value = min(effort.value, value)
         if value < self.incumbent:
             self.best, self.incumbent, self._found_by = schedule, value, self.source
             self._check_bound()

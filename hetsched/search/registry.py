@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal, TypeAlias
 
-import numpy as np
-
 from hetsched.arguments import checked
 from hetsched.errors import UnsupportedFeature, warn
 from hetsched.problem.graph import unique_names
@@ -127,7 +125,7 @@ class Supports:
         if self.inputs == "one" and inputs > 1:
             return f"one input is supported, but the problem has {inputs}; use problem.replace(inputs=1), or a search method"
         if self.inputs == "whole":
-            stuck = np.flatnonzero(np.isinf(problem.class_whole_durations).all(axis=1))
+            stuck = problem.without_whole_batch
             if len(stuck):
                 name = problem.graph.names[stuck[0]]
                 return (

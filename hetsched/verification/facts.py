@@ -29,6 +29,8 @@ class Arcs(NamedTuple):
     remote: BoolArray
     transfer: IntArray
     """Row of its transfer in the schedule, -1 without one."""
+    served: IntArray
+    """The arcs with a transfer, ascending."""
 
 
 class Facts:
@@ -41,7 +43,7 @@ class Facts:
         self.start, self.finish = _times(batches)
         self.makespan = float(np.fmax.reduce(self.finish, initial=0.0))
         self.tolerance = TOLERANCE * self.makespan
-        n_rows = np.diff(schedule.item_ptr)
+        n_rows = schedule.item_ptr[1:] - schedule.item_ptr[:-1]
         if problem.inputs == 1 and (n_rows == 1).all():
             self.row_batch, self.row_item = np.arange(len(n_rows)), np.zeros(len(n_rows), np.int64)
             self.count, cell = n_rows, self.task
@@ -53,7 +55,8 @@ class Facts:
         self.repeats = n_rows - self.count
         self.copies = np.bincount(cell, minlength=problem.n_tasks * problem.inputs)
         self.once = bool((self.copies == 1).all())  # every input of every task
-        self.move_edge, self.move_source, self.move_target = (_integers(transfers[name]) for name in ("edge", "source", "target"))
+        self.move_edge, self.move_source = _integers(transfers.edge), _integers(transfers.source)
+        self.move_target = _integers(transfers.target)
         self.move_start, self.move_finish = _times(transfers)
         edge, self.source_row, target_row = self._shared_inputs(cell)
         source, target, count = self.row_batch[self.source_row], self.row_batch[target_row], np.ones(len(edge), np.int64)
@@ -67,20 +70,20 @@ class Facts:
         remote, seconds = h != k, problem.transfer_times(edge, h, k, count)
         transfer, self.arc_of_move = np.full(len(keys), -1), np.full(len(moves), -1)
         if len(keys):
-            rows = np.flatnonzero((keys[arc_of_move] == moves) & (edge[arc_of_move] == self.move_edge) & remote[arc_of_move])
+            (rows,) = ((keys[arc_of_move] == moves) & (edge[arc_of_move] == self.move_edge) & remote[arc_of_move]).nonzero()
             transfer[arc_of_move[rows[::-1]]] = rows[::-1]  # of several for one arc, the first
-            self.arc_of_move[transfer[transfer >= 0]] = np.flatnonzero(transfer >= 0)
-        self.arcs = Arcs(edge, source, target, count, seconds, remote, transfer)
-        place = np.minimum(np.searchsorted(problem.batch_sizes, self.count), len(problem.batch_sizes) - 1)
-        durations = problem.table[self.task, problem.column[self.device]]
-        fits = problem.batch_sizes[place] == self.count
-        self.duration = np.where(fits, durations[np.arange(len(place)), place], np.nan)
-        self.runs_there = np.any(np.isfinite(durations), axis=1)
+        (served,) = (transfer >= 0).nonzero()
+        self.arc_of_move[transfer[served]] = served
+        self.arcs = Arcs(edge, source, target, count, seconds, remote, transfer, served)
+        place = np.minimum(problem.batch_sizes.searchsorted(self.count), len(problem.batch_sizes) - 1)
+        self.duration = problem.table[self.task, problem.column[self.device], place]
+        self.duration[problem.batch_sizes[place] != self.count] = np.nan
+        self.no_duration = np.isnan(self.duration).nonzero()[0].tolist()
 
     def _shared_inputs(self, cell: IntArray) -> tuple[IntArray, IntArray, IntArray]:
         """Return (edge, row of the source, row of the target) for every edge, input and copy of both."""
         graph, inputs = self.problem.graph, self.problem.inputs
-        edge, (ahead, behind) = np.arange(graph.n_edges), graph.edges.T
+        edge, ahead, behind = np.arange(graph.n_edges), graph.source, graph.target
         if inputs > 1:
             edge = np.repeat(edge, inputs)
             ahead, behind = ((ends[:, None] * inputs + np.arange(inputs)).ravel() for ends in (ahead, behind))
@@ -94,6 +97,12 @@ class Facts:
         nth = np.arange(len(pair)) - np.repeat(np.cumsum(number) - number, number)
         a, b = np.divmod(nth, self.copies[behind][pair])
         return edge[pair], row[first[ahead[pair]] + a], row[first[behind[pair]] + b]
+
+    def sizes(self, batch: int) -> IntArray:
+        """Return the batch sizes for which the batch's device has durations of its task."""
+        durations = self.problem.table[self.task[batch], self.problem.column[self.device[batch]]]
+        sizes: IntArray = self.problem.batch_sizes[np.isfinite(durations)]
+        return sizes
 
     def move(self, row: int) -> tuple[int, int, int]:
         """Return edge, source and target batch of a row of the schedule's transfers."""
@@ -140,7 +149,7 @@ def _places(keys: IntArray, values: IntArray) -> IntArray:
 
 def _times(columns: Columns) -> tuple[FloatArray, FloatArray]:
     """Return starts and finishes; both are NaN, which breaks no other rule, if either is not finite."""
-    start, finish = (np.asarray(columns[name], np.float64) for name in ("start", "finish"))
+    start, finish = np.asarray(columns.start, np.float64), np.asarray(columns.finish, np.float64)
     proper = np.isfinite(start) & np.isfinite(finish)
     if proper.all():
         return start, finish

@@ -120,7 +120,7 @@ def verify(problem: Problem, schedule: Schedule) -> list[Violation]:
 
 def _check_same_names(problem: Problem, schedule: Schedule) -> None:
     for what, expected, actual in (("task", problem.graph.names, schedule.tasks), ("device", problem.cluster.names, schedule.devices)):
-        if expected == actual:
+        if expected is actual or expected == actual:
             continue
         known, given = set(expected), set(actual)
         missing, extra = [name for name in expected if name not in given], [name for name in actual if name not in known]
@@ -185,14 +185,15 @@ def _coverage(facts: Facts) -> Iterator[Violation]:
 
 
 def _batch_size(facts: Facts) -> Iterator[Violation]:
-    problem, stated = facts.problem, np.asarray(facts.schedule.batches.size)
+    stated = np.asarray(facts.schedule.batches.size)
     for b in _rows((stated != facts.count) & (facts.repeats == 0)):
         message = f"the batch of task {facts.batch(b)} states size {stated[b]} but has {facts.count[b]}"
         yield _of_batches(facts, "batch-size", message, abs(stated[b] - facts.count[b]), b)
-    for b in _rows(np.isnan(facts.duration) & facts.runs_there & (facts.count > 0)):
-        sizes = problem.batch_sizes[np.isfinite(problem.table[facts.task[b], problem.column[facts.device[b]]])]
-        message = f"task {facts.batch(b)} runs {facts.count[b]} at once; its batch sizes there are {sizes.tolist()}"
-        yield _of_batches(facts, "batch-size", message, np.abs(sizes - facts.count[b]).min(), b)
+    for b in facts.no_duration:
+        sizes = facts.sizes(b)
+        if len(sizes) and facts.count[b] > 0:
+            message = f"task {facts.batch(b)} runs {facts.count[b]} at once; its batch sizes there are {sizes.tolist()}"
+            yield _of_batches(facts, "batch-size", message, np.abs(sizes - facts.count[b]).min(), b)
 
 
 def _once(facts: Facts) -> Iterator[Violation]:
@@ -208,8 +209,9 @@ def _once(facts: Facts) -> Iterator[Violation]:
 
 
 def _eligibility(facts: Facts) -> Iterator[Violation]:
-    for b in _rows(~facts.runs_there):
-        yield _of_batches(facts, "eligibility", f"task {facts.batch(b)}, where it has no duration", facts.count[b], b)
+    for b in facts.no_duration:
+        if not len(facts.sizes(b)):
+            yield _of_batches(facts, "eligibility", f"task {facts.batch(b)}, where it has no duration", facts.count[b], b)
 
 
 def _pin(facts: Facts) -> Iterator[Violation]:
@@ -257,29 +259,21 @@ def _colocation(facts: Facts) -> Iterator[Violation]:
 
 def _time(facts: Facts) -> Iterator[Violation]:
     columns = facts.schedule.batches
-    for b, first, last, amount in _improper(columns, facts.tolerance):
+    for b, first, last, amount in _improper(columns, facts.start, facts.finish, facts.tolerance):
         message = f"task {facts.batch(b)} runs from {first:.9g} s to {last:.9g} s; times must be finite and not negative"
         yield _of_batches(facts, "time", message, amount, b, times=(first, last))
     columns = facts.schedule.transfers
-    for x, first, last, amount in _improper(columns, facts.tolerance):
+    for x, first, last, amount in _improper(columns, facts.move_start, facts.move_finish, facts.tolerance):
         edge, a, b = facts.move(x)
         message = f"{facts.transfer(edge, a, b)} runs from {first:.9g} s to {last:.9g} s; times must be finite and not negative"
         yield _of_batches(facts, "time", message, amount, a, b, times=(first, last))
 
 
-def _improper(columns: Columns, tolerance: float) -> Iterator[tuple[int, float, float, float]]:
-    """Yield (row, start, finish, amount) of invalid times."""
-    start, finish = columns.start, columns.finish
-    if (
-        -tolerance <= start.min(initial=0.0)
-        and -tolerance <= finish.min(initial=0.0)
-        and max(start.max(initial=0.0), finish.max(initial=0.0)) < np.inf
-    ):
-        return
-    finite = np.isfinite(start) & np.isfinite(finish)
-    before = -np.minimum(start, finish)
-    for x in _rows(~finite | (before > tolerance)):
-        yield x, float(columns.start[x]), float(columns.finish[x]), float(before[x]) if finite[x] else np.inf
+def _improper(columns: Columns, start: FloatArray, finish: FloatArray, tolerance: float) -> Iterator[tuple[int, float, float, float]]:
+    """Yield (row, start, finish, amount) of invalid times; `start` and `finish` are the columns' as `Facts` has them."""
+    first = np.minimum(start, finish)  # NaN where one is not finite
+    for x in _rows(~(first >= -tolerance)):
+        yield x, float(columns.start[x]), float(columns.finish[x]), np.inf if np.isnan(first[x]) else -float(first[x])
 
 
 def _duration(facts: Facts) -> Iterator[Violation]:
@@ -321,8 +315,7 @@ def _device_overlap(facts: Facts) -> Iterator[Violation]:
 def _precedence(facts: Facts) -> Iterator[Violation]:
     arcs = facts.arcs
     ready = np.where(arcs.remote, np.nan, facts.finish[arcs.source])
-    served = arcs.transfer >= 0
-    ready[served] = facts.move_finish[arcs.transfer[served]]
+    ready[arcs.served] = facts.move_finish[arcs.transfer[arcs.served]]
     early = ready - facts.start[arcs.target]
     for x in _rows(early > facts.tolerance):
         a, b = int(arcs.source[x]), int(arcs.target[x])
@@ -344,6 +337,8 @@ def _no_path(facts: Facts) -> Iterator[Violation]:
 
 def _transfer_missing(facts: Facts) -> Iterator[Violation]:
     arcs = facts.arcs
+    if np.count_nonzero(arcs.remote) == len(arcs.served):
+        return
     for x in _rows(arcs.remote & (arcs.transfer < 0) & np.isfinite(arcs.seconds)):
         e, a, b = int(arcs.edge[x]), int(arcs.source[x]), int(arcs.target[x])
         yield _of_batches(facts, "transfer-missing", f"{facts.transfer(e, a, b)} is missing; it takes {arcs.seconds[x]:.9g} s", 1, a, b)
@@ -365,20 +360,19 @@ def _transfer_extra(facts: Facts) -> Iterator[Violation]:
 
 def _transfer_time(facts: Facts) -> Iterator[Violation]:
     arcs = facts.arcs
-    taken = np.full(len(arcs.edge), np.nan)
-    served = (arcs.transfer >= 0) & np.isfinite(arcs.seconds)
-    taken[served] = (facts.move_finish - facts.move_start)[arcs.transfer[served]]
-    for x in _rows(np.abs(taken - arcs.seconds) > facts.tolerance):
-        edge, a, b = facts.move(arcs.transfer[x])
-        carried = "" if facts.problem.inputs == 1 else f" for {plural(int(arcs.shared[x]), 'input')}"
-        message = f"{facts.transfer(edge, a, b)} takes {taken[x]:.9g} s, its transfer time{carried} is {arcs.seconds[x]:.9g} s"
-        times = (facts.move_start[arcs.transfer[x]], facts.move_finish[arcs.transfer[x]])
-        yield _of_batches(facts, "transfer-time", message, abs(taken[x] - arcs.seconds[x]), a, b, times=times)
+    moves, expected = arcs.transfer[arcs.served], arcs.seconds[arcs.served]
+    taken = (facts.move_finish - facts.move_start)[moves]
+    for x in _rows((np.abs(taken - expected) > facts.tolerance) & np.isfinite(expected)):
+        edge, a, b = facts.move(moves[x])
+        carried = "" if facts.problem.inputs == 1 else f" for {plural(int(arcs.shared[arcs.served[x]]), 'input')}"
+        message = f"{facts.transfer(edge, a, b)} takes {taken[x]:.9g} s, its transfer time{carried} is {expected[x]:.9g} s"
+        times = (facts.move_start[moves[x]], facts.move_finish[moves[x]])
+        yield _of_batches(facts, "transfer-time", message, abs(taken[x] - expected[x]), a, b, times=times)
 
 
 def _transfer_early(facts: Facts) -> Iterator[Violation]:
-    early = np.where(facts.arc_of_move >= 0, facts.finish[facts.move_source] - facts.move_start, np.nan)
-    for x in _rows(early > facts.tolerance):
+    early = facts.finish[facts.move_source] - facts.move_start
+    for x in _rows((early > facts.tolerance) & (facts.arc_of_move >= 0)):
         e, a, b = facts.move(x)
         message = (
             f"{facts.transfer(e, a, b)} starts at {facts.move_start[x]:.9g} s, {early[x]:.9g} s before its producer finishes "
@@ -437,8 +431,7 @@ def _peak_bytes(facts: Facts) -> FloatArray:
     task, device = facts.task[facts.row_batch], facts.device[facts.row_batch]
     start, finish = facts.start[facts.row_batch], facts.finish[facts.row_batch]
     childless, parentless = (np.bincount(column, minlength=graph.n_tasks) == 0 for column in (graph.edges[:, 0], graph.edges[:, 1]))
-    needed_until = np.where(arcs.remote, -np.inf, facts.finish[arcs.target])
-    served = arcs.transfer >= 0
+    needed_until, served = np.where(arcs.remote, -np.inf, facts.finish[arcs.target]), arcs.served
     needed_until[served] = facts.move_finish[arcs.transfer[served]]
     release = np.where(childless[task], facts.makespan, finish)
     np.fmax.at(release, facts.source_row, needed_until[facts.arc_of])

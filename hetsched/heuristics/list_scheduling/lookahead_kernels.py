@@ -11,7 +11,7 @@ from hetsched.arrays import FloatArray, IntArray
 from hetsched.compiled import inner, kernel, nearly_linear
 from hetsched.heuristics.list_scheduling.gap_kernels import fill_gap, first_gap
 from hetsched.heuristics.list_scheduling.kernels import MEMORY_SLACK, NONE, ListProblem, arrivals
-from hetsched.heuristics.list_scheduling.static_kernels import ListState, admits, clear, enqueue_after, enqueue_first, has_room
+from hetsched.heuristics.list_scheduling.static_kernels import ListState, admits, claim, clear, enqueue_after, enqueue_first, has_room
 from hetsched.problem.link_kernels import link_seconds, multiplier
 
 
@@ -179,9 +179,7 @@ def lookahead(p: ListProblem, priority: FloatArray, children: Children, s: ListS
         s.device[i], trial.begin[i], s.finish[i] = k, chosen_start, best_own
         s.sequence[placed] = i
         placed += 1
-        if s.unit_device[p.unit[i]] < 0:
-            s.unit_device[p.unit[i]] = k
-            s.used[k] += p.need[p.unit[i]]
+        claim(p, s, i, k)
         if p.durations[i, p.column[k]] > 0.0:
             gap = first_gap(s.gaps, k, s.ready[k], p.durations[i, p.column[k]], np.inf)
             fill_gap(s.gaps, k, gap, i, chosen_start, s.finish[i])
