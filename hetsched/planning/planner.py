@@ -291,8 +291,15 @@ class ModelPlan(Frozen):
         asked = {"context": work.tokens, "sequences": work.sequences, "chunk": work.chunk}
         share, model = self._memory_share(), self.called if model is None and chosen.name == self.tool else model
         made = chosen.emit(self.card, self._placed(), devices, model=model, cache_bytes=work.cache_bytes, memory_share=share, **asked)
-        understood = chosen.execution.as_run(chosen.read(self.card, made, devices), devices)
-        assert understood == self.placement, f"{chosen.name} reads {made.text!r} as {understood!r}, not as {self.placement!r}"
+        read = chosen.read(self.card, made, devices)
+        run = chosen.execution.as_run(read, devices)
+        if read == self.placement != run:
+            unused = {stage.device for stage in read.stages} - {stage.device for stage in run.stages}
+            raise UnsupportedFeature(
+                f"{chosen.name} runs what is on {', '.join(str(devices[k]) for k in sorted(unused))} elsewhere, so that it cannot state this "
+                f"placement; make a plan for {chosen.name}: tool={chosen.name!r}, in the terminal --for {chosen.name}"
+            )
+        assert run == self.placement, f"{chosen.name} reads {made.text!r} as {run!r}, not as {self.placement!r}"
         return made
 
     def _memory_share(self) -> float | None:

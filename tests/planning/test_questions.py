@@ -400,3 +400,12 @@ def test_the_default_with_experts_is_evaluated_where_their_search_is_too_large()
         assert plan.value <= plan.baselines[0].value
         assert plan.command().tool == "llama.cpp"
         assert "experts of block" in words.described(plan, plan.baselines[0].placement)
+
+
+def test_a_tool_that_would_run_the_placement_of_a_plan_for_no_tool_elsewhere_cannot_state_it(tmp_path):
+    plan = hs.plan(card(6), box((5e5, 4e5, 4e5)), hs.Workload(20, 5))
+    assert any(plan.problem.devices[stage.device] == "cpu" for stage in plan.placement.stages)
+    with pytest.raises(hs.UnsupportedFeature, match="accelerate runs what is on cpu elsewhere, .*; make a plan for accelerate"):
+        plan.command("accelerate")
+    plan.write(tmp_path / "plan.json")
+    assert hs.read(tmp_path / "plan.json").placement == plan.placement
