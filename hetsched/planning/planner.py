@@ -295,9 +295,10 @@ class ModelPlan(Frozen):
         run = chosen.execution.as_run(read, devices)
         if read == self.placement != run:
             unused = {stage.device for stage in read.stages} - {stage.device for stage in run.stages}
+            names = ", ".join(str(devices[k]) for k in sorted(unused))
             raise UnsupportedFeature(
-                f"{chosen.name} runs what is on {', '.join(str(devices[k]) for k in sorted(unused))} elsewhere, so that it cannot state this "
-                f"placement; make a plan for {chosen.name}: tool={chosen.name!r}, in the terminal --for {chosen.name}"
+                f"{chosen.name} runs what is on {names} elsewhere, so that it cannot state this placement; "
+                f"make a plan for {chosen.name}: tool={chosen.name!r}, in the terminal --for {chosen.name}"
             )
         assert run == self.placement, f"{chosen.name} reads {made.text!r} as {run!r}, not as {self.placement!r}"
         return made
