@@ -14,6 +14,7 @@ from hetsched.analysis.time_divisor import rounded_up, time_divisor
 from hetsched.arguments import checked
 from hetsched.bounds.combinatorial import critical_path, head_tail_load, load, memory, quick_head_tail_load
 from hetsched.bounds.destructive import destructive
+from hetsched.bounds.intervals import path_of_intervals
 from hetsched.bounds.memory_path import path_within_memory, scarce
 from hetsched.bounds.modular import modular
 from hetsched.bounds.relaxation import Optimum, dual_bound, linear_relaxation, small, split_modules
@@ -73,6 +74,7 @@ BOUNDS = (
     Entry(path_within_memory, Cost.QUICK, fits=scarce),
     Entry(load, Cost.CHEAP),
     Entry(head_tail_load, Cost.CHEAP),
+    Entry(path_of_intervals, Cost.EXPENSIVE, weight=2),
     Entry(split_modules, Cost.MODEL, weight=7, fits=falls_apart),
     Entry(modular, Cost.EXPENSIVE, weight=3),
     Entry(destructive, Cost.EXPENSIVE, weight=2),

@@ -55,8 +55,7 @@ class Coarsening(Frozen):
     @property
     def colocated(self) -> Problem:
         """The fine problem with the tasks of each cluster co-located, and units that share one; its decisions are decisions on it."""
-        unit = self.coarse.unit[self.cluster].tolist()
-        return self.problem.replace(graph=self.problem.graph.replace(colocation=[str(u) for u in unit]))
+        return colocated(self.problem, self.coarse.unit[self.cluster])
 
     @checked
     def lift(self, decision: Decision) -> Decision:
@@ -76,6 +75,11 @@ class Coarsening(Frozen):
             row_starts(counts[batch]),
             decision.items[decision.item_ptr[batch[item_batch]] + item_place],
         )
+
+
+def colocated(problem: Problem, cluster: IntArray) -> Problem:
+    """Return the problem with the tasks of each cluster co-located; units must not be divided."""
+    return problem.replace(graph=problem.graph.replace(colocation=[str(number) for number in cluster.tolist()]))
 
 
 def _repeated(counts: IntArray) -> tuple[IntArray, IntArray]:

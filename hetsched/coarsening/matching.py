@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
+from hetsched.analysis.levels import unit_sums
 from hetsched.arguments import check_array, checked
-from hetsched.arrays import IntArray
+from hetsched.arrays import FloatArray, IntArray
 from hetsched.coarsening.coarse import Coarsening, acyclic, components, contract, mean_durations, mean_transfers, memory_share, settled
 from hetsched.coarsening.sequential import device_bits
 from hetsched.errors import InvalidProblem, UnsupportedFeature
@@ -16,6 +17,8 @@ from hetsched.problem.problem import Problem
 
 STALLED = 0.95
 """The hierarchy ends at a level with more than this share of the tasks of the one before."""
+SPREAD = 0.5
+"""Standard deviation of the logarithm of the random factor of a transfer in `joined`."""
 
 
 @checked(UnsupportedFeature)
@@ -112,6 +115,32 @@ def hierarchy(
         problem = level.coarse
         if part is not None:
             part = part[np.unique(level.cluster, return_index=True)[1]]
+
+
+def joined(
+    problem: Problem, *, largest: float, memory: float = 0.25, within: IntArray | None = None, rng: np.random.Generator | None = None
+) -> IntArray:
+    """Return a cluster for each task, [n]: units joined along edges, in descending order of their transfers, within limits.
+
+    The parameters are those of `heavy_edges`, but `rng` draws a factor for each transfer. Paths may leave clusters and return, as in a
+    layer of a network unrolled in time. So they cannot be contracted; they are to be co-located.
+    """
+    from hetsched.coarsening import matching_kernels
+
+    ends = problem.unit[problem.graph.edges]
+    apart = np.flatnonzero(ends[:, 0] != ends[:, 1])
+    pairs, edge = np.unique(np.sort(ends[apart], axis=1), axis=0, return_inverse=True)
+    weight: FloatArray = np.bincount(edge.ravel(), mean_transfers(problem)[apart], len(pairs)).astype(float)
+    if rng is not None:
+        weight = weight * rng.lognormal(0.0, SPREAD, len(pairs))
+    first = np.unique(problem.unit, return_index=True)[1]
+    work, claim = unit_sums(problem, mean_durations(problem)), unit_sums(problem, problem.static_bytes @ [1.0, problem.inputs])
+    able = np.full(problem.n_units, -1)
+    np.bitwise_and.at(able, problem.unit, device_bits(problem))
+    part = np.zeros(problem.n_units, np.int64) if within is None else within[first]
+    units = matching_kernels.Tasks(part, np.zeros(problem.n_units, np.int64), work.copy(), claim.copy(), able)
+    limits = matching_kernels.Limits(work=largest * work.sum(), claim=memory_share(problem, memory))
+    return matching_kernels.join(np.argsort(-weight, kind="stable"), pairs, units, limits)[problem.unit]
 
 
 def _parts(problem: Problem, within: npt.ArrayLike) -> IntArray:

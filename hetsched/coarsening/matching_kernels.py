@@ -109,6 +109,34 @@ def _pair_siblings(ptr: IntArray, near: IntArray, tasks: Tasks, limits: Limits, 
                 waiting = i
 
 
+@inner
+def _root(parent: IntArray, i: int) -> int:
+    """Return the root of i, and shorten the path to it."""
+    while parent[i] != i:
+        parent[i] = parent[parent[i]]
+        i = parent[i]
+    return i
+
+
+@builder
+def join(order: IntArray, ends: IntArray, tasks: Tasks, limits: Limits) -> IntArray:
+    """Return a number for each task, [n], equal for those joined along edges ``ends[e]``, in the given order, within the limits.
+
+    A cluster has the work, the claim and the devices of its members in the row of its root; `tasks` is changed.
+    """
+    parent = np.arange(len(tasks.work))
+    for e in order:
+        i, j = _root(parent, ends[e, 0]), _root(parent, ends[e, 1])
+        if i != j and tasks.part[i] == tasks.part[j] and _fits(i, j, tasks, limits):
+            parent[j] = i
+            tasks.work[i] += tasks.work[j]
+            tasks.claim[i] += tasks.claim[j]
+            tasks.able[i] &= tasks.able[j]
+    for i in range(len(parent)):
+        parent[i] = _root(parent, i)
+    return parent
+
+
 @builder
 def match(arrays: ProblemArrays, order: IntArray, cost: FloatArray, tasks: Tasks, limits: Limits) -> IntArray:
     """Return the partner of each task, or -1, [n]; `cost` [E] is that of edges.

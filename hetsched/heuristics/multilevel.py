@@ -1,13 +1,14 @@
-"""Multilevel search: coarsen, solve the coarsest graph, and improve the schedule at each level of uncoarsening."""
+"""Multilevel search: coarsen or co-locate clusters for a start, and improve the schedule at each level of uncoarsening."""
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 from hetsched.arguments import check_count
 from hetsched.arrays import IntArray
-from hetsched.coarsening.coarse import Coarsening
-from hetsched.coarsening.matching import hierarchy
+from hetsched.coarsening.coarse import Coarsening, colocated
+from hetsched.coarsening.matching import hierarchy, joined
 from hetsched.errors import InvalidProblem, UnsupportedFeature
 from hetsched.heuristics.pacing import SECONDS
 from hetsched.heuristics.placement.offers import carried_back, fused, main_devices
@@ -19,7 +20,13 @@ from hetsched.stopping import Stop
 AT_ONCE = 0.25
 """Share of the time for the baselines."""
 COARSEST, OTHER = 0.15, 0.05
-"""Shares of the remaining time for the coarsest graph and for Celeritas' coarse graph."""
+"""Shares of the remaining time for the coarsest graph and for Celeritas' coarse graph, if no random clusters have the best schedule."""
+TRIED, DRAWS, MOVED = 0.1, 0.35, 0.2
+"""Shares of the remaining time for list schedules of random clusters, and if one is the best for more, and for moving its clusters."""
+LISTS, AGAIN, SPREAD = ("heft", "m-etf"), 0.5, 0.5
+"""Methods for them; the probability of drawing near the best so far; how far, the standard deviation of the logarithm of the size."""
+LEAST, LARGEST = 0.0005, 0.25
+"""The limits of the largest cluster of a draw, as a share of the work."""
 CYCLE, CYCLES, WORTH = 0.3, 0.5, 0.002
 """Shares of the remaining time for a cycle, and for all but those that follow one that improved the schedule by the third share."""
 LEVELS, FINER, MOST = 3, 1.5, 10
@@ -28,7 +35,7 @@ LEVELS, FINER, MOST = 3, 1.5, 10
 
 @method(
     "multilevel",
-    summary="coarsens along heavy edges, solves the small graph by auto, and moves ever smaller clusters, then single tasks",
+    summary="coarsens along heavy edges, schedules random clusters, and moves ever smaller clusters, then single tasks",
     source="Karypis and Kumar 1998; Walshaw 2004; for schedules ours",
     kind=Kind.SEARCH,
     deterministic=False,
@@ -36,7 +43,10 @@ LEVELS, FINER, MOST = 3, 1.5, 10
     turn=360,
 )
 def multilevel(problem: Problem, monitor: Monitor, *, tasks: int = 200, cycles: int | None = None) -> None:
-    """Run the baselines, solve coarse graphs, then run cycles while they improve the schedule, then auto on the whole graph.
+    """Run the baselines, schedule random clusters, run cycles while they improve the schedule, then auto on the whole graph.
+
+    Random clusters of heavy edges, of random size, are co-located and scheduled by list scheduling, task by task. If one of these
+    schedules is the best so far, there are more, and annealing moves the clusters of the best; else a coarse graph is solved by auto.
 
     A cycle starts from the best schedule. It merges, in a random order, only tasks on one device in it, and searches on the whole graph
     with the clusters of a level co-located, from the coarsest level on: a move is that of a cluster, and is evaluated
@@ -53,6 +63,19 @@ def multilevel(problem: Problem, monitor: Monitor, *, tasks: int = 200, cycles: 
         if value is not None:
             check_count(value, what, error=UnsupportedFeature)
     MultilevelSearch(problem, monitor, tasks).run(math.inf if cycles is None else cycles)
+
+
+class Draw(NamedTuple):
+    """The schedule of random clusters."""
+
+    makespan: float
+    name: str
+    """The method of list scheduling."""
+    size: float
+    """The most work of a cluster, as a share of the graph's."""
+    problem: Problem
+    """The whole graph with the clusters co-located."""
+    decision: Decision
 
 
 class MultilevelSearch:
@@ -76,12 +99,16 @@ class MultilevelSearch:
         return self.monitor.should_stop or self.left <= 0
 
     def run(self, cycles: float) -> None:
-        """Run the baselines, solve coarse graphs, and run cycles while they improve the schedule, and auto."""
+        """Run the baselines, find a start by random clusters or a coarse graph, and run cycles while they improve it, and auto."""
         self._baselines()
-        levels = self._levels()
-        if levels:
-            self._coarse(levels[0], COARSEST)
-        self._coarse(fused(self.problem, self.monitor), OTHER)
+        draw = self._draws(None, TRIED)
+        if draw is not None and draw.makespan <= self.monitor.incumbent:
+            self._move(self._draws(draw, DRAWS) or draw)
+        else:
+            levels = self._levels()
+            if levels:
+                self._coarse(levels[0], COARSEST)
+            self._coarse(fused(self.problem, self.monitor), OTHER)
         rest, done, gains = (1 - CYCLES) * self._amount, 0, True
         while done < cycles and (gains or self._amount > rest) and not self.over and self.monitor.best is not None:
             before = self.monitor.incumbent
@@ -100,6 +127,41 @@ class MultilevelSearch:
                 return
             self.monitor.attempt(baseline.name)
 
+    def _draws(self, best: Draw | None, share: float) -> Draw | None:
+        """Schedule random clusters within a share of the time and offer the schedules; return the best draw.
+
+        A draw is of any size and either method, or of about the size, and of the method, of the best so far.
+        """
+        rng, end = self.monitor.rng, (1 - share) * self._amount
+        while not self.over and self._amount > end:
+            if best is not None and rng.random() < AGAIN:
+                name, size = best.name, min(best.size * rng.lognormal(0.0, SPREAD), LARGEST)
+            else:
+                name, size = LISTS[rng.integers(len(LISTS))], math.exp(rng.uniform(math.log(LEAST), math.log(LARGEST)))
+            try:
+                clustered = colocated(self.problem, joined(self.problem, largest=size, rng=rng))
+            except InvalidProblem as refusal:  # clusters without a path between them
+                self.monitor.note(f"the graph is searched as it is, because one with co-located clusters is invalid: {refusal}")
+                return best
+            decision = self._solve(clustered, name, None, 1.0)
+            makespan = math.inf if decision is None else self.monitor.offer(decision)
+            if decision is not None and makespan < (math.inf if best is None else best.makespan):
+                best = Draw(makespan, name, size, clustered, decision)
+        return best
+
+    def _move(self, draw: Draw) -> None:
+        """Search with the clusters of a draw."""
+        decision = None if self.over else self._solve(draw.problem, "annealing", draw.decision, MOVED)
+        if decision is not None:
+            self.monitor.offer(decision)
+
+    def _coarse(self, coarsening: Coarsening, share: float) -> None:
+        """Search a coarse graph, and offer the two decisions of `carried_back`."""
+        if 1 < coarsening.coarse.n_tasks < self.problem.n_tasks and not self.over:
+            decision = self._solve(coarsening.coarse, "auto", None, share)
+            for finer in [] if decision is None else carried_back(coarsening, decision):
+                self.monitor.offer(finer)
+
     def _levels(self, within: IntArray | None = None) -> list[Coarsening]:
         """Return the levels of coarsening from the coarsest on; in a random order, and only of tasks on one device, if that is given."""
         levels, coarsening = [], Coarsening.through(self.problem, ())
@@ -111,13 +173,6 @@ class MultilevelSearch:
             self.monitor.note(f"the graph is searched without coarsening, because its coarse problem is invalid: {refusal}")
             return []
         return levels[::-1]
-
-    def _coarse(self, coarsening: Coarsening, share: float) -> None:
-        """Search a coarse graph, and offer the two decisions of `carried_back`."""
-        if 1 < coarsening.coarse.n_tasks < self.problem.n_tasks and not self.over:
-            decision = self._solve(coarsening.coarse, "auto", None, share)
-            for finer in [] if decision is None else carried_back(coarsening, decision):
-                self.monitor.offer(finer)
 
     def _cycle(self, best: Decision) -> bool:
         """Search with co-located clusters of tasks that are on one device in the best schedule, from the coarsest level on.
