@@ -74,7 +74,7 @@ BOUNDS = (
     Entry(path_within_memory, Cost.QUICK, fits=scarce),
     Entry(load, Cost.CHEAP),
     Entry(head_tail_load, Cost.CHEAP),
-    Entry(path_of_intervals, Cost.EXPENSIVE, weight=2),
+    Entry(path_of_intervals, Cost.EXPENSIVE, weight=2, fits=lambda problem: not falls_apart(problem)),
     Entry(split_modules, Cost.MODEL, weight=7, fits=falls_apart),
     Entry(modular, Cost.EXPENSIVE, weight=3),
     Entry(destructive, Cost.EXPENSIVE, weight=2),

@@ -36,8 +36,9 @@ def path_of_intervals(problem: Problem, *, levels: Levels | None = None, best: B
 
         f(v) = max(s(v) + the least duration of v, s(u) + c(u, v)),   s(v) = max(f of the parents of v, f(v) - the longest duration of v)
 
-    are lower bounds again, for v starts its duration before it ends. The largest end is the bound; transfers outside of intervals do
-    not count. Instead of the optimum c(u, v) there may be a bound on it: what branch and bound refutes (see `hetsched.bounds.modular`).
+    are lower bounds again: where v takes d, its start is at least its least end less d. The largest end is the bound; transfers
+    outside of intervals do not count. Instead of the optimum c(u, v) there may be a bound on it: what branch and bound refutes
+    (see `hetsched.bounds.modular`).
 
     Each task with several parents is the end of at most one interval, of up to `LARGEST` tasks. Equal intervals, of which the layers of
     a network have many, are bounded once, those with the most work in all first.
