@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from hetsched.analysis.levels import tails
-from hetsched.arrays import FloatArray, row_starts
+from hetsched.arrays import FloatArray, IntArray, row_starts
 from hetsched.heuristics.local_search import state_kernels
 from hetsched.heuristics.local_search.state_kernels import SearchData, SearchState, Trace
 from hetsched.heuristics.memory_accounts import memory_claims, memory_needs
@@ -105,15 +105,18 @@ class States:
     def load(self, state: SearchState, schedule: Schedule) -> float:
         """Load a schedule into `state`; return its makespan in seconds.
 
-        Returns inf if no state can represent the schedule: a batch is not an interval of inputs, a task
-        has more batches than slots, or co-located tasks are in different batches.
+        Batches that are not intervals of inputs become intervals of as many, so that the makespan may be another.
+        Returns inf if no state can represent the schedule: a task has more batches than slots, or co-located tasks are in
+        different batches.
         """
-        if not self._load_slots(state, schedule):
+        low, high = _intervals(self.problem, schedule)
+        if not self._load_slots(state, schedule, low, high):
             return np.inf
         t, batches = self.tables, schedule.batches
+        start = _starts(self.problem, schedule, low, high)
         # Producers precede consumers also if both have a duration of 0.
-        order = np.lexsort((self.problem.graph.rank[batches.task], batches.start))
-        task, first = batches.task[order], schedule.items[schedule.item_ptr[:-1]][order]
+        order = np.lexsort((self.problem.graph.rank[batches.task], start))
+        task, first = batches.task[order], low[order]
         cell = self.problem.unit[task] * t.slots
         slot = np.zeros(len(task), np.int64)
         for s in range(1, t.slots):
@@ -157,12 +160,9 @@ class States:
             order[:, 1:] = state.position[order[:, 1:]]
         return Decision(t.task[nodes], state.device[cell], pointers, items, transfer_order=order)
 
-    def _load_slots(self, state: SearchState, schedule: Schedule) -> bool:
+    def _load_slots(self, state: SearchState, schedule: Schedule, low: IntArray, high: IntArray) -> bool:
         """Write the slots of a schedule into a state; return False if they cannot be represented."""
         t, problem, batches = self.tables, self.problem, schedule.batches
-        low, high = schedule.items[schedule.item_ptr[:-1]], schedule.items[schedule.item_ptr[1:] - 1] + 1
-        if (high - low != batches.size).any():
-            return False
         order = np.lexsort((low, batches.task))
         per_task = np.bincount(batches.task, minlength=problem.n_tasks)
         if per_task.max(initial=1) > t.slots:
@@ -181,6 +181,31 @@ class States:
             if (column[index] != values).any():  # co-located tasks differ
                 return False
         return True
+
+
+def _intervals(problem: Problem, schedule: Schedule) -> tuple[IntArray, IntArray]:
+    """Return the first input of each batch and the last + 1, [B]: those of its inputs, or of as many in the order of their means."""
+    size = schedule.batches.size
+    mean = np.add.reduceat(schedule.items, schedule.item_ptr[:-1]) / size if len(size) else np.empty(0)
+    order = np.lexsort((mean, schedule.batches.task))
+    high = np.empty(len(size), np.int64)
+    high[order] = (np.cumsum(size[order]) - 1) % problem.inputs + 1
+    return high - size, high
+
+
+def _starts(problem: Problem, schedule: Schedule, low: IntArray, high: IntArray) -> FloatArray:
+    """Return times of batches, [B], in whose order each follows the producers of its inputs: their starts, or later ones."""
+    batches, graph = schedule.batches, problem.graph
+    start = batches.start.copy()
+    if (schedule.items[schedule.item_ptr[:-1]] == low).all() and (schedule.items[schedule.item_ptr[1:] - 1] < high).all():
+        return start
+    of_task = np.split(np.argsort(batches.task, kind="stable"), np.cumsum(np.bincount(batches.task, minlength=graph.n_tasks))[:-1])
+    for i in np.argsort(graph.rank):
+        for p in graph.pred[graph.pred_ptr[i] : graph.pred_ptr[i + 1]]:
+            one, other = of_task[i][:, None], of_task[p][None, :]
+            common = (low[one] < high[other]) & (low[other] < high[one])
+            start[of_task[i]] = np.maximum(start[of_task[i]], np.where(common, start[other], 0.0).max(axis=1))
+    return start
 
 
 def _tables(problem: Problem, held: float) -> SearchData:
