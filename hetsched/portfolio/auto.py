@@ -31,6 +31,7 @@ MARGIN = 0.05  # seconds before the end at which workers stop by themselves, so 
 GRACE = 0.1  # seconds for their answers when they are stopped
 SHORTEST = 1.0  # seconds of a turn of a search
 LARGE = 50_000  # elements of the arrays of a problem
+SOLVED, SPLIT = 0.4, 0.6  # shares of the time left, of one worker, of an exact method; of one that splits several inputs, and proves nothing
 HURRY = 0.5  # seconds left below which no bound is computed
 AGAIN = 4.0  # first turns of bounds that have to be left for their second one
 _PROCESSES = Rule("a whole number of processes, 0 for none, or None for one a core", whole(0).or_none.take)
@@ -279,7 +280,8 @@ class Race:
             evaluations = self.monitor.budget.evaluations - self.monitor.evaluations
             return max(1.0, math.ceil(evaluations * member.weight / waiting))
         if member.method.kind is Kind.EXACT:
-            return self.left if self.slots > 1 or not searches else 0.4 * self.left
+            part = SPLIT if member.splits and self.problem.inputs > 1 else SOLVED
+            return self.left if self.slots > 1 or not searches else part * self.left
         if not apart and self.left <= WORTH_WORKERS:
             fewest = min(other.turns for other in searches)
             return self.left * member.weight / sum(other.weight for other in searches if other.turns == fewest)
