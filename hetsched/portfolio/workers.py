@@ -19,6 +19,7 @@ from hetsched.processes import Channel, Process, ProcessDied, Ready, Start, Stop
 from hetsched.schedule.schedule import Schedule
 from hetsched.schedule.simulate import simulate
 from hetsched.search import Budget, Event, Monitor, discover, registered
+from hetsched.search.monitor import START
 from hetsched.search.solution import Bound
 from hetsched.stopping import Deadline, Stop
 
@@ -60,7 +61,7 @@ class JobMonitor(Monitor):
         if job.start is not None:
             self.best = job.start if isinstance(job.start, Schedule) else simulate(problem, job.start)
             self.incumbent = self.value_of(problem, self.best)
-            self._found_by = "start"
+            self._found_by = START
         self.bound = job.bound
         self._told: tuple[Schedule | None, Bound] = (self.best, self.bound)
 

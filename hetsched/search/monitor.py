@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
 TOLERANCE = 1e-9
+START = "start"
+"""The source of a schedule that is given."""
 _NO_KERNELS = Bound(0.0, "none", "there was no time to compile the kernels of bounds; `hetsched prepare` does it once for all")
 _UNLIMITED = Budget()
 
@@ -265,6 +267,11 @@ class Monitor:
             self._notify(self.source)
         return value
 
+    @property
+    def from_start(self) -> bool:
+        """Whether the best schedule is one that was given, see `warm_start`."""
+        return self._found_by == START
+
     @checked
     def raise_bound(self, bound: Bound) -> None:
         """Record a lower bound if it is the best so far; one on another objective matters only if it is inf."""
@@ -407,7 +414,7 @@ class Monitor:
                 )
             start = start.decision
         if start is not None:
-            with self.as_source("start"):
+            with self.as_source(START):
                 self.offer(start)
 
     @checked

@@ -7,9 +7,10 @@ import numpy as np
 from hetsched.problem.problem import Problem
 from hetsched.search import Auto, Monitor, method
 
-CYCLES = ((4, 0.1), (4, 1.0), (16, 1.0))
-"""Of one cooling after another: the share of the budget, and the factor of the temperatures. The first gives an early answer, and keeps
-to what is good in a good start, which the others may take too long to find again."""
+CYCLES = ((1, 1.0), (4, 1.0), (16, 1.0))
+"""Of one cooling after another: the share of the budget, and the factor of the temperatures. The first gives an early answer."""
+GIVEN = ((4, 0.1), (4, 1.0), (16, 1.0))
+"""The same from a schedule that is given: the first keeps to what is good in it, which the others may take too long to find again."""
 
 
 @method(
@@ -24,10 +25,10 @@ def annealing(problem: Problem, monitor: Monitor, *, hot: float = 0.01, cold: fl
 
     A change puts a task, or connected tasks, on another device, moves a task in the sequence, or
     shifts inputs between batches. The temperature falls geometrically from `hot` to `cold`, shares of
-    the makespan, in cycles that start from the best state: two short ones, of which the first has a
-    tenth of the temperatures, and one four times as long. States over the memory capacities are
-    allowed with a penalty, which grows while the search is in such states. Without a limit it ends
-    after 10 s.
+    the makespan, in cycles; each is four times as long as the previous one and starts from the best
+    state. From a schedule that is given, the first is as long as the second and has a tenth of the
+    temperatures. States over the memory capacities are allowed with a penalty, which grows while the
+    search is in such states. Without a limit it ends after 10 s.
     """
     from hetsched.heuristics.local_search.annealing_kernels import Course, anneal
     from hetsched.heuristics.local_search.search import StateSearch
@@ -35,7 +36,7 @@ def annealing(problem: Problem, monitor: Monitor, *, hot: float = 0.01, cold: fl
     search = StateSearch(monitor)
     if not search.start() or problem.n_tasks == 0:
         return
-    shares, factors = np.transpose(CYCLES)
+    shares, factors = np.transpose(GIVEN if monitor.from_start else CYCLES)
     ends = np.cumsum(shares) / shares.sum()
     cycle, pressure = 0, hot * search.least / search.states.typical_claim
     for count in search.bursts():
