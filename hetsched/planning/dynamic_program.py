@@ -336,10 +336,8 @@ class _Period:
         """Offer a placement of least period, if it is at most what is known, and raise the bound of a part of the search."""
         if self._reach(incumbent.value).fewest is not None and self.quick <= incumbent.value:
             loads = self._loads(incumbent.value)
-            low, high = (
-                int(np.searchsorted(loads, self.quick)) - 1,
-                len(loads) - 1,
-            )  # no period is the load at `low` or less, and devices hold all at `high`
+            # No period is the load at `low` or less; devices hold all items within that at `high`.
+            low, high = int(np.searchsorted(loads, self.quick)) - 1, len(loads) - 1
             while high - low > 1:
                 incumbent.check()
                 middle = (low + high) // 2
