@@ -86,8 +86,8 @@ class MultilevelSearch:
 
     @property
     def left(self) -> float:
-        """Seconds left; inf where evaluations are limited."""
-        return min(self.monitor.time_left, self.end - self.monitor.elapsed)
+        """Seconds left, at least 0; inf where evaluations are limited."""
+        return max(0.0, min(self.monitor.time_left, self.end - self.monitor.elapsed))
 
     @property
     def _amount(self) -> float:

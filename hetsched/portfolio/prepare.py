@@ -16,6 +16,7 @@ import numpy as np
 
 from hetsched.analysis.modules import modules
 from hetsched.bounds import best
+from hetsched.bounds.intervals import path_of_intervals
 from hetsched.certificates.certifying import certify
 from hetsched.coarsening.coarse import acyclic, settled
 from hetsched.coarsening.fusion_rules import fuse
@@ -72,6 +73,7 @@ def prepare_bounds() -> None:
     for _ in best.every(problem.replace(cluster=hosted), objective="max-load"):
         pass
     certify(problem)
+    path_of_intervals(problem)  # as in `every`, for graphs that do not fall apart
     modules(problem.graph, channels=2, largest=2)  # as in `every`, for graphs without a boundary of one channel
     names = [name for name, method in registered().items() if part(method) == BOUNDS]
     for name in names:
