@@ -73,7 +73,7 @@ def prepare_bounds() -> None:
     for _ in best.every(problem.replace(cluster=hosted), objective="max-load"):
         pass
     certify(problem)
-    path_of_intervals(problem)  # as in `every`, for graphs that do not fall apart
+    path_of_intervals(problem)  # as in `every`, for graphs without modules in series
     modules(problem.graph, channels=2, largest=2)  # as in `every`, for graphs without a boundary of one channel
     names = [name for name, method in registered().items() if part(method) == BOUNDS]
     for name in names:
