@@ -341,6 +341,12 @@ def test_verdicts_on_weak_rows(verdict, rows: list[tuple[float, float]], figure:
     assert verdict(made) == (figure, reached)
 
 
+def test_a_row_of_which_instances_are_missing_is_not_reached():
+    rows = [{"instance": "a", "method": name, "value": value, "bound": 5.0} for name, value in (("multilevel", 8.0), ("heft", 10.0))]
+    assert weakest.ahead(0.1, 0.05, 1)(rows) == ("1 of 1: a 8, `heft` 10, bound 5", True)
+    assert weakest.ahead(0.1, 0.05, 7)(rows) == ("1 of 1 measured, of 7: a 8, `heft` 10, bound 5", False)
+
+
 def test_a_method_behind_the_best_member_is_named():
     rows = [{"instance": "a", "method": method, "value": value} for method, value in (("auto", 10.2), ("tabu", 10.0))]
     assert weakest.behind(0.002)(rows) == ("at most 2.0 % above the best, `tabu`, on a", False)
