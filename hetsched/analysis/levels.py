@@ -16,7 +16,7 @@ from hetsched.analysis.merging import merged
 from hetsched.arguments import check_array, checked
 from hetsched.arrays import BoolArray, FloatArray, IntArray
 from hetsched.errors import InvalidArgument
-from hetsched.problem.problem import Problem
+from hetsched.problem.problem import Problem, sums_by_unit
 
 # `verify` has a tolerance of 1e-9 of the capacity, so a proof that something does not fit needs a larger one.
 CAPACITY = 1.0 + 2e-9
@@ -178,9 +178,7 @@ def unit_sums(problem: Problem, amounts: FloatArray) -> FloatArray:
         raise InvalidArgument(f"amounts has shape {list(amounts.shape)}; its first axis must be the {problem.n_tasks} tasks")
     if problem.n_units == problem.n_tasks:
         return amounts
-    total = np.zeros((problem.n_units, *amounts.shape[1:]))
-    np.add.at(total, problem.unit, amounts)
-    return total
+    return sums_by_unit(problem, amounts)
 
 
 @checked

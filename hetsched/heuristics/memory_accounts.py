@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from hetsched.arrays import FloatArray
-from hetsched.problem.problem import Problem, unit_sums
+from hetsched.arrays import FloatArray, readonly
+from hetsched.problem.problem import Problem, sums_by_unit
 
 
 def memory_claims(problem: Problem) -> Iterator[FloatArray]:
@@ -19,8 +19,8 @@ def memory_claims(problem: Problem) -> Iterator[FloatArray]:
     """
     if problem.memory == "peak":
         moved = np.bincount(problem.graph.target, problem.graph.edge_bytes, problem.n_tasks)
-        yield unit_sums(problem, problem.static_bytes * [1.0, 0.0])
-        yield unit_sums(problem, problem.static_bytes + np.stack([np.zeros_like(moved), moved], axis=1))
+        yield readonly(sums_by_unit(problem, problem.static_bytes * [1.0, 0.0]))
+        yield readonly(sums_by_unit(problem, problem.static_bytes + np.stack([np.zeros_like(moved), moved], axis=1)))
     else:
         yield problem.unit_bytes
 

@@ -333,7 +333,7 @@ class Problem(Frozen):
     @cached_property
     def unit_bytes(self) -> FloatArray:
         """Bytes that each co-location unit adds to the static memory of a device, once and per input, [n_units, 2]."""
-        return unit_sums(self, self.static_bytes)
+        return readonly(sums_by_unit(self, self.static_bytes))
 
     @cached_property
     def class_whole_durations(self) -> FloatArray:
@@ -437,12 +437,11 @@ class Problem(Frozen):
             raise InvalidProblem(f"device {name!r} is not in the cluster; it has {', '.join(self.cluster.names)}") from None
 
 
-def unit_sums(problem: Problem, columns: FloatArray) -> FloatArray:
-    """Return the sums of columns [n, c] over the tasks of each co-location unit, [n_units, c]."""
-    sums = np.empty((problem.n_units, columns.shape[1]))
-    for place, column in enumerate(columns.T):
-        sums[:, place] = np.bincount(problem.unit, column, problem.n_units)
-    sums.setflags(write=False)
+def sums_by_unit(problem: Problem, amounts: FloatArray) -> FloatArray:
+    """Return the sums of amounts [n] or [n, c] over the tasks of each co-location unit, [n_units] or [n_units, c]."""
+    sums = np.empty((problem.n_units, *amounts.shape[1:]))
+    for column, total in zip(np.atleast_2d(amounts.T), np.atleast_2d(sums.T), strict=True):
+        total[:] = np.bincount(problem.unit, column, problem.n_units)
     return sums
 
 
