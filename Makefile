@@ -3,7 +3,9 @@ PYTHON ?= python3
 JOBS ?= 2
 VENV := .venv
 BIN := $(VENV)/bin
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt
+# A module is compiled to bytecode at its first import, not each of the many thousands at installation; so bytecode must be kept.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo test slow thorough lint docs release clean
 

@@ -10,7 +10,7 @@ from hetsched.heuristics.memory_accounts import memory_needs
 from hetsched.problem.problem import Problem
 from hetsched.schedule import memory
 from hetsched.schedule.decision import Decision
-from hetsched.schedule.simulate import simulate
+from hetsched.schedule.simulate import TimedDecision, simulate
 
 
 def packed(problem: Problem) -> Decision | None:
@@ -45,7 +45,7 @@ def repair(problem: Problem, decision: Decision) -> Decision | None:
         return None
     try:
         repaired = moves.decision() if moves.target.max(initial=-1) >= 0 else decision
-        simulate(problem, repaired)
+        TimedDecision(problem, repaired)  # which checks it; times are not needed
     except InvalidSchedule:  # a unit is on a device without a path
         return None
     return repaired
