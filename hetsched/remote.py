@@ -75,7 +75,7 @@ class RemoteProcesses:
         """Kill all processes."""
         self._closed.set()
         for process in self._processes.values():
-            process.kill()
+            process.leave()
 
     def _accept(self) -> None:
         with self._server:
@@ -109,7 +109,7 @@ class RemoteProcess(Peer):
     def follow(self, task: concurrent.futures.Future[None]) -> None:
         """Take the end of the task that runs the process for its end."""
         self._task = task
-        task.add_done_callback(lambda _: self._end(self.lost()))
+        task.add_done_callback(lambda _: self._finish())
 
     def attach(self, line: socket.socket) -> None:
         """Exchange messages over a connection from the worker.
@@ -138,6 +138,12 @@ class RemoteProcess(Peer):
         """End the process at once; a task that has not begun is cancelled."""
         self._end(ProcessDied(None, "it was killed"))
 
+    def leave(self) -> None:
+        """End the process for good: dask would begin its task again on another worker if its own is lost meanwhile."""
+        self.kill()
+        if (task := self._task) is not None:
+            task.cancel()
+
     def wait(self) -> None:
         """Wait until the worker has ended the process that was killed, for a second at the most."""
         self._outcome(_ENDING)
@@ -146,10 +152,15 @@ class RemoteProcess(Peer):
         """Return the error of the task, if it has failed, or that its connection was closed."""
         return ProcessDied(None, self._outcome(_WAKE) or "the connection to its worker was closed")
 
+    def _finish(self) -> None:
+        self._end(self.lost())
+        self._task = None  # else dask would begin the finished task again if its worker is lost later
+
     def _outcome(self, seconds: float) -> str:
         """Wait for the end of the task, and return its error or an empty text."""
+        task = self._task
         try:
-            error = None if self._task is None else self._task.exception(seconds)
+            error = None if task is None else task.exception(seconds)
         except (concurrent.futures.CancelledError, TimeoutError):
             return ""
         return "" if error is None else f"{type(error).__name__}: {error}"

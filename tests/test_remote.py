@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import queue
 import socket
 import threading
+import weakref
 from collections.abc import Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from multiprocessing.connection import Client, Connection
@@ -130,6 +132,20 @@ def test_a_lost_worker_is_told_once(again: bool) -> None:
         says = "its worker was lost" if again else "the connection to its worker was closed"
         assert str(echo.inbox.get(timeout=PLENTY)) == f"was lost: {says}"
     assert echo.inbox.empty()
+
+
+def test_an_executor_may_forget_what_has_ended() -> None:
+    tasks = Tasks()
+    with processes(tasks) as start:
+        ended, running = Echo(start), Echo(start)
+        with tasks.connect():  # of the first
+            tasks.futures[0].set_result(None)
+            assert isinstance(ended.inbox.get(timeout=PLENTY), ProcessDied)
+        first = weakref.ref(tasks.futures.pop(0))
+        gc.collect()
+        assert first() is None
+    assert tasks.futures[0].cancelled()
+    assert isinstance(running.inbox.get(timeout=PLENTY), ProcessDied)
 
 
 def test_strangers_are_ignored() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import hashlib
 import math
@@ -13,14 +14,17 @@ from typing import Any
 import numpy as np
 
 from hetsched.arguments import checked
+from hetsched.bounds.best import quick
 from hetsched.certificates.certificate import Certificate
 from hetsched.certificates.certifying import certify
+from hetsched.compiled import interpreter
 from hetsched.errors import InvalidArgument, InvalidSchedule, UnsupportedFeature
 from hetsched.experiments.results import Case, Row
 from hetsched.experiments.runner import Job, improvements, timed
 from hetsched.experiments.sources import Instance, value
+from hetsched.portfolio.prepare import prepare_bounds, prepare_methods, tiny
 from hetsched.problem.problem import Problem
-from hetsched.search import Budget, Kind, Monitor, find_method
+from hetsched.search import Budget, Kind, Monitor, compilation, find_method, select
 from hetsched.search.solution import OPTIMALITY_GAP, Solution
 from hetsched.solving import solve
 from hetsched.verification.verify import verify
@@ -240,14 +244,12 @@ def _solved(problem: Problem, name: str, options: Mapping[str, Any], seed: int, 
     if "cpu" not in limits:
         time_limit, evaluations = limits.get("time"), limits.get("evaluations")
         return solve(problem, name, time_limit=time_limit, evaluations=evaluations, seed=seed, options=given, in_process=True)
-    from hetsched.bounds import best
-
     budget = Budget(limits["cpu"], limits.get("evaluations"))
     monitor = Monitor(problem, budget, seed=seed, clock=time.process_time)
     if find_method(name).at_once:  # as `solve` does, which leaves the bounds until they are read
-        monitor.deferred = best.quick(problem)
+        monitor.deferred = quick(problem)
     else:
-        for bound in best.quick(problem):
+        for bound in quick(problem):
             monitor.raise_bound(bound)
     if not monitor.should_stop:
         monitor.run(name, given)
@@ -263,26 +265,36 @@ def _single(name: str) -> dict[str, Any]:
 
 def prepare(problem: Problem, case: Case) -> None:
     """Import what a method needs, and compile its kernels for the rules of a problem, which have kernels of their own."""
-    _warm_up(case["method"], problem.communication, problem.memory, problem.inputs > 1 and problem.batching)
+    batching = problem.batching if problem.inputs > 1 and problem.batching else ""
+    _warm_up(case["method"], problem.communication, problem.memory, batching, problem.transfers is not None)
 
 
 @functools.cache
-def _warm_up(method: str, communication: str, memory: str, batching: str | bool) -> None:
-    from hetsched.problem.cluster import Cluster, Device
-    from hetsched.problem.graph import TaskGraph
+def _warm_up(method: str, communication: str, memory: str, batching: str, given_transfers: bool) -> None:
+    """Run a method, or the members of `auto`, and the bounds on a tiny problem, compiling what its size would leave to the interpreter.
 
-    graph = TaskGraph(["a", "b", "c"], [("a", "b", 1.0), ("a", "c", 1.0)], weight_bytes=1.0, output_bytes=1.0)
-    cluster = Cluster([Device("x", memory_bytes=99.0), Device("y", memory_bytes=99.0)], bandwidth=1.0)
-    rules: dict[str, Any] = {"communication": communication, "memory": memory}
-    durations = np.array([[2.0, 3.0], [3.0, 2.0], [2.0, 2.0]])
+    `solve` would not do: its bounds prove the tiny problem, and a method that does not begin compiles nothing.
+    """
+    small = tiny()
+    roomy = [dataclasses.replace(device, memory_bytes=99.0) for device in small.cluster.devices]
+    rules: dict[str, Any] = {"communication": communication, "memory": memory, "cluster": small.cluster.replace(devices=roomy)}
+    rules["graph"] = small.graph.replace(weight_bytes=1.0)
     if batching:
-        rules |= {"inputs": 2, "batching": batching, "batch_sizes": [1, 2]}
-        durations = np.stack([durations, 1.5 * durations], axis=2)
-    small = Problem(graph, cluster, durations=durations, **rules)
-    try:
-        solve(small, method, evaluations=50, seed=0, options=_single(method), in_process=True)
-    except UnsupportedFeature:  # the case itself says so
-        return
+        rules |= {"inputs": 2, "batching": batching, "batch_sizes": [1, 2], "durations": small.durations * [1.0, 1.5]}
+    if given_transfers:
+        rules["transfers"] = [[[0.0, 1.0], [1.0, 0.0]]] * small.graph.n_edges
+    problem = small.replace(**rules)
+    chosen = find_method(method)
+    members = select(auto=True) if chosen.kind is Kind.PORTFOLIO else [chosen]
+    parts = {compilation.part(member) for member in members}
+    if parts & {compilation.BOUNDS, compilation.COARSENING}:  # they begin with searches, or solve windows with them
+        members = [*select(kind=Kind.SEARCH, objective="makespan", auto=True), *members]
+    with interpreter(on=False):
+        for _ in quick(problem):
+            pass
+        if compilation.BOUNDS in parts:
+            prepare_bounds()
+        prepare_methods(["best-device", "heft", *(member.name for member in members)], problem)
 
 
 def digest(problem: Problem) -> str:

@@ -9,7 +9,7 @@ import msgspec
 from hetsched.arguments import checked
 from hetsched.documents import write_bytes
 from hetsched.errors import UnsupportedFeature
-from hetsched.frontends.exchange import Imported, decode, text_of
+from hetsched.frontends.exchange import Imported, decode_all, text_of
 from hetsched.frontends.saga import related, stated
 from hetsched.problem.problem import Problem
 
@@ -80,7 +80,7 @@ def read(path: str | os.PathLike[str]) -> Imported:
         The file breaks a rule of the format.
     """
     name = os.fspath(path)
-    one = decode(text_of(path), Instance, name)
+    one, unknown = decode_all(text_of(path), Instance, name)
     graph, network = one.task_graph, one.network
     made = related(
         [(task.name, task.cost) for task in graph.tasks],
@@ -89,7 +89,7 @@ def read(path: str | os.PathLike[str]) -> Imported:
         [(link.source, link.target, link.speed) for link in network.edges],
         name,
     )
-    return made._replace(lost=(*made.lost, f"name: {one.name}")) if one.name else made
+    return made._replace(lost=(*made.lost, *([f"name: {one.name}"] if one.name else []), *unknown))
 
 
 @checked

@@ -128,10 +128,13 @@ def _read_text(name: str) -> Imported:
         instance = fjsplib.read(name)
         ways = [way for job in instance.jobs for way in job]
         operations = [Operation(i, machine, float(seconds)) for i, way in enumerate(ways) for machine, seconds in way]
+        idle = next((i for i, way in enumerate(ways) if not way), None)
     except (IndexError, TypeError, ValueError) as error:
         raise InvalidProblem(
             f"{name} is no flexible job shop ({error}); a line is a job: operations, each with its machines and times"
         ) from None
+    if idle is not None:
+        raise InvalidProblem(f"{name}: operation {idle} has no machine; give each one at least")
     numbers = [job for job, row in enumerate(instance.jobs) for _ in row]
     if any(not 0 <= one.machine < min(instance.num_machines, MOST_DEVICES) for one in operations):
         raise InvalidProblem(f"{name} names a machine outside 1 to {instance.num_machines}")

@@ -33,8 +33,9 @@ def read(
     """Read a ``networkx.DiGraph`` whose nodes have durations, for the devices of a cluster.
 
     The node attribute ``durations`` maps names of devices to seconds; a task cannot run on a device that is left out. The other
-    attributes, and `nodes` and `edges`, are those of `TaskGraph.from_networkx`. `Imported.lost` names those that are left out: those
-    for which `nodes` or `edges` has None, and unknown ones without numbers, such as colours. Unknown numbers, such as weights, are refused.
+    attributes, and `nodes` and `edges`, are those of `TaskGraph.from_networkx`. `Imported.lost` names those that are left out: those of
+    the graph itself, those for which `nodes` or `edges` has None, and unknown ones without numbers, such as colours. Unknown numbers of
+    nodes and edges, such as weights, are refused.
 
     Raises
     ------
@@ -55,7 +56,8 @@ def read(
                     f"durations of node {name!r} has the device {shown(device)}; the cluster has {', '.join(cluster.names)}"
                 )
             seconds[i, cluster.index[device]] = _seconds(value, name, device)
-    lost = [line for what, meant in (("nodes", named), ("edges", joined)) for line in _left_out(what, meant)]
+    lost = others("attributes of the graph", [graph.graph], [])
+    lost += [line for what, meant in (("nodes", named), ("edges", joined)) for line in _left_out(what, meant)]
     return Imported(Problem(tasks, cluster, durations=seconds), lost=tuple(lost))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -155,6 +156,8 @@ def _imported(tasks: Specification, run: Execution, bandwidth: float | None, clu
         if task not in recorded:
             raise InvalidProblem(f"task {task!r} has no runtime in execution.tasks; give one for each")
     sizes = {file.id: file.size_in_bytes for file in tasks.files}
+    if len(sizes) < len(tasks.files):
+        raise InvalidProblem("a file has two sizes in specification.files; give one for each")
     for task_of_file in tasks.tasks:
         for file in (*task_of_file.input_files, *task_of_file.output_files):
             if file not in sizes:
@@ -165,7 +168,8 @@ def _imported(tasks: Specification, run: Execution, bandwidth: float | None, clu
         cluster = Cluster([Device(machine.node_name) for machine in run.machines], bandwidth=bandwidth)
     clocks = {machine.node_name: machine.cpu and machine.cpu.speed for machine in run.machines}
     runs = [recorded[task] for task in names]
-    graph = TaskGraph(names, _edges(tasks, sizes), op=[one.command.program if one.command else "" for one in runs])
+    edges = _edges(tasks, sizes)
+    graph = TaskGraph(names, edges, op=[one.command.program if one.command else "" for one in runs])
     seconds = np.empty((len(names), cluster.n_devices))
     for i, one in enumerate(runs):
         clock = clocks.get(one.ran_on or "")
@@ -179,10 +183,16 @@ def _imported(tasks: Specification, run: Execution, bandwidth: float | None, clu
             readers[file] = readers.get(file, 0) + 1
     written = {file for task in tasks.tasks for file in task.output_files}
     several = sum((one.core_count or 1) > 1 for one in runs)
+    apart = sum(len(one.machines or ()) > 1 for one in runs)
     said = {
         f"coreCount above 1 of {several} tasks: a device runs one task at a time": several > 0,
+        f"all machines but the first of {apart} tasks": apart > 0,
+        "runtimes of tasks that are not in specification.tasks": len(recorded) > len(names),
         "that a file is sent once: one read by several tasks counts for each": any(readers[file] > 1 for file in written & readers.keys()),
         "files that no task writes": any(file not in written for file in readers),
+        "that a task reads what another writes that is not its parent": _reads_of_others(
+            tasks, [(parent, child) for parent, child, _ in edges]
+        ),
     }
     return Imported(problem, lost=tuple(line for line, there in said.items() if there))
 
@@ -200,3 +210,13 @@ def _edges(tasks: Specification, sizes: dict[str, float]) -> list[tuple[str, str
         moved: Any = set(of[parent].output_files) & set(of[child].input_files)
         edges.append((parent, child, sum(sizes[file] for file in sorted(moved))))
     return edges
+
+
+def _reads_of_others(tasks: Specification, pairs: Iterable[tuple[str, str]]) -> bool:
+    """Return whether a task reads a file that another task writes and none of its parents does; `pairs` are parents and children."""
+    written = {task.id: set(task.output_files) for task in tasks.tasks}
+    at_hand = {name: set(files) for name, files in written.items()}
+    for parent, child in pairs:
+        at_hand[child] |= written[parent]
+    every = set().union(*written.values())
+    return any(every & set(task.input_files) - at_hand[task.id] for task in tasks.tasks)

@@ -23,25 +23,32 @@ from hetsched.verification.verify import verify
 
 @checked
 def failures(instance: Instance) -> list[str]:
-    """Return what is wrong with the checked claims of an instance, in a line each; none if all hold.
+    """Return what is wrong with the claims of an instance, in a line each; none if all hold.
 
-    A schedule is verified and timed exactly, a certificate is checked, and both must give the value of the claim.
+    A schedule of a checked claim is verified and timed exactly, a certificate is checked, and both must give the value of the claim.
+    Of all claims no lower one may be above an upper one.
     """
     problem, found = problem_of(instance), []
     exact = checker.Problem(documents.encode(problem))
     for claim in (claim for claim in instance.claims if claim.trust == "checked"):
         try:
-            value = _value(problem, exact, claim.kind, claim.evidence or {})
+            value = _value(problem, exact, claim.kind, claim.evidence)
         except (checker.Rejected, checker.Malformed, InvalidSchedule) as error:
             found.append(f"{instance.name}: {claim.kind} {claim.value}: {error}")
             continue
         if value != claim.seconds:
             found.append(f"{instance.name}: the evidence of {claim.kind} {claim.value} is for {value}")
+    lower, upper = instance.best("lower"), instance.best("upper")
+    if lower is not None and upper is not None and lower.seconds > upper.seconds:
+        below, above = (f"{claim.kind} {claim.value} ({claim.trust}, by {claim.by})" for claim in (upper, lower))
+        found.append(f"{instance.name}: {above} is above {below}")
     return found
 
 
-def _value(problem: Problem, exact: checker.Problem, kind: Side, evidence: Mapping[str, Any]) -> Fraction | None:
+def _value(problem: Problem, exact: checker.Problem, kind: Side, evidence: Mapping[str, Any] | None) -> Fraction | None:
     """Return the exact value that evidence proves; `exact` is the problem as the checker reads it."""
+    if evidence is None:
+        raise InvalidSchedule(f"it has no evidence, which is {'a certificate' if kind == 'lower' else 'the batches of a schedule'}")
     if kind == "lower":
         return checker.check(exact, checker.read_certificate(msgspec.json.encode(evidence), exact)).bound
     violations = verify(problem, simulate(problem, decided(evidence)))

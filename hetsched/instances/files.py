@@ -50,6 +50,11 @@ def problem_of(instance: Instance) -> Problem:
     problem = read(fetch(instance), instance.reader, **instance.options).problem
     if digest(problem) != instance.digest:
         raise InvalidProblem(f"{instance.file} is read as another problem than the one of instance {instance.name!r}: the digests differ")
+    if (problem.n_tasks, problem.n_devices) != (instance.tasks, instance.devices):
+        raise InvalidProblem(
+            f"instance {instance.name!r} has {problem.n_tasks} tasks and {problem.n_devices} devices, "
+            f"but the registry states {instance.tasks} and {instance.devices}"
+        )
     return problem
 
 
@@ -63,14 +68,12 @@ def fetch(instance: Instance) -> Path:
     shipped = SHIPPED / instance.file
     if shipped.is_file():
         with as_file(shipped) as path:
-            return path
+            return _meant(path, instance)
     own = [Path(folder) for folder in os.environ.get(FOLDERS, "").split(os.pathsep) if folder]
     flat = instance.file.replace("/", "-")
     for path in (folder / name for folder in (*own, cache()) for name in (instance.file, flat)):
         if path.is_file():
-            if hashlib.sha256(path.read_bytes()).hexdigest() != instance.sha256:
-                raise InvalidProblem(f"{path} is not the file of instance {instance.name!r}: its SHA-256 differs; remove it")
-            return path
+            return _meant(path, instance)
     if not instance.source:
         raise UnsupportedFeature(
             f"{instance.file} of instance {instance.name!r} may not be passed on; put a copy of yours into a folder, "
@@ -86,3 +89,10 @@ def fetch(instance: Instance) -> Path:
         raise OSError(f"{instance.source} cannot be fetched: {error}; put the file into a folder that {FOLDERS} names") from None
     except ValueError:  # of the hash
         raise InvalidProblem(f"{instance.source} is no longer the file of instance {instance.name!r}: its SHA-256 differs") from None
+
+
+def _meant(path: Path, instance: Instance) -> Path:
+    """Return the path of a file if it is the one that the registry means."""
+    if hashlib.sha256(path.read_bytes()).hexdigest() != instance.sha256:
+        raise InvalidProblem(f"{path} is not the file of instance {instance.name!r}: its SHA-256 differs; remove it")
+    return path

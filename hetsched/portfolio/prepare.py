@@ -54,7 +54,7 @@ def prepare_methods(names: Sequence[str], problem: Problem | None = None) -> Non
 
     Each starts from the best schedule of those before it, so that a search does not run its starts again.
     """
-    small = _small() if problem is None else problem
+    small = tiny() if problem is None else problem
     schedule = None
     for name in names:
         monitor = Monitor(small, Budget(evaluations=EVALUATIONS))
@@ -66,7 +66,7 @@ def prepare_methods(names: Sequence[str], problem: Problem | None = None) -> Non
 
 def prepare_bounds() -> None:
     """Compile the kernels of `best.every` and `certify` with a small problem."""
-    problem = _small()
+    problem = tiny()
     for _ in best.every(problem):
         pass
     hosted = problem.cluster.replace(devices=[Device("a", kind="gpu"), Device("b", kind="cpu")])
@@ -162,7 +162,7 @@ def _prepare_problems() -> None:
 
 
 def _prepare_coarsening() -> None:
-    problem = _small()
+    problem = tiny()
     for level in hierarchy(problem, tasks=2, largest=1.0, memory=1.0):
         settled(level.problem, level.cluster, most_claim=1.0)
     operation_fusion(problem)
@@ -188,14 +188,14 @@ def _prepare_above(where: str) -> None:
 
 def _kinds() -> Iterator[Problem]:
     """Yield tiny problems that cover all models of transfers, batches and memory."""
-    one = _small()
+    one = tiny()
     yield one
     yield one.replace(communication=CONTENDED[0])
     yield one.replace(transfers=[[[0.0, 1.0], [1.0, 0.0]]] * one.graph.n_edges)
     yield one.replace(durations=one.durations * [1.0, 1.5], batch_sizes=[1, 2], inputs=2)
 
 
-def _small() -> Problem:
+def tiny() -> Problem:
     """Return a problem of two modules, with devices between which schedules can be improved."""
     names = [f"t{i}" for i in range(9)]
     arcs = [(f"t{i}", f"t{j}") for i, j in ((0, 1), (0, 2), (1, 3), (2, 3), (3, 4), (4, 5), (4, 6), (4, 7), (5, 8), (6, 8), (7, 8))]

@@ -40,6 +40,10 @@ def test_the_schedule_and_the_reference_of_a_file(run, folder):
     assert done.exit_code == 0
     assert "makespan  at most 6 (x.gxl)" in done.stdout
     assert run("verify", "problem.json", "schedule.json").exit_code == 0
+    assert "which --schedule writes" not in done.stdout
+    without = run("convert", "x.gxl", "-o", "other.json", "--strict")
+    assert (without.exit_code, Path("other.json").exists()) == (1, False)
+    assert "lost      the schedule of the file, which --schedule writes" in without.stdout
 
 
 def test_the_attribute_with_the_times_is_an_option(run, folder):

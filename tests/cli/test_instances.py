@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import hetsched as hs
 from hetsched.instances import families
 from tests.golden import topcuoglu
@@ -64,6 +66,44 @@ def test_files_that_are_not_there_do_not_end_a_check(run: Any, tmp_path: Path, m
     assert "not read: kacem1: " in done.stderr
     assert done.stdout == "checked: 2 claims, 0 do not hold; 1 instances are not read\n"
     assert run("instances", "fetch", "kacem1", "topcuoglu2002").exit_code == 1
+
+
+def other_claim(claim: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    """Return a claim with other fields; those that are None are left out."""
+    return {name: value for name, value in {**claim, **fields}.items() if value is not None}
+
+
+@pytest.mark.parametrize(
+    ("place", "change", "why"),
+    [
+        ({"sha256": "0" * 64}, {}, "is not the file of instance 'topcuoglu2002': its SHA-256 differs"),
+        ({"digest": "0" * 64}, {}, "the digests differ"),
+        ({"tasks": 11}, {}, "has 10 tasks and 3 devices, but the registry states 11 and 3"),
+        ({"devices": 4}, {}, "has 10 tasks and 3 devices, but the registry states 10 and 4"),
+        ({}, {"kind": "upper", "value": "72", "trust": "published"}, "the lower bound 73 of "),
+        ({}, {"kind": "lower", "value": "74", "trust": "solver"}, "and the upper one was checked; the lower one is wrong: find out why"),
+        ({}, {"kind": "upper", "value": "73", "trust": "checked"}, "upper 73: it has no evidence, which is the batches of a schedule"),
+        ({}, {"kind": "lower", "value": "73", "trust": "checked"}, "lower 73: it has no evidence, which is a certificate"),
+    ],
+)
+def test_what_is_false_in_a_registry_is_told(run: Any, tmp_path: Path, place: dict[str, Any], change: dict[str, Any], why: str) -> None:
+    registry = tmp_path / "examples.json"
+    families()["examples"].write(registry)
+    assert said(run, "check", "--registry", str(registry)) == "checked: 4 claims, 0 do not hold\n"
+    document = json.loads(registry.read_bytes())
+    first = document["instances"][0]
+    first |= place
+    first["claims"] += [other_claim(first["claims"][0], evidence=None, **change)] if change else []
+    registry.write_text(json.dumps(document))
+    assert why in said(run, "check", "topcuoglu2002", "--registry", str(registry), code=1)
+
+
+def test_what_is_no_registry_is_refused(run: Any, tmp_path: Path) -> None:
+    registry, problem = tmp_path / "examples.json", tmp_path / "problem.json"
+    families()["examples"].write(registry)
+    topcuoglu().write(problem)
+    assert f"{problem} is no registry" in said(run, "check", "--registry", str(problem), code=2)
+    assert f"{registry} has no instance 'mk1'" in said(run, "check", "mk1", "--registry", str(registry), code=2)
 
 
 def test_what_is_no_certificate_is_refused(run: Any, tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +135,28 @@ def test_a_case_is_solved_verified_and_refused():
     assert (second["makespan"], second["status"], second["trust"]) == (73.0, "optimal", "solver")
     assert second["history"][-1][1] == 73.0
     assert solving.solve_case(several, SolveCase(Instance("several", several), Configuration("branch")).key)["status"] == "refused"
+
+
+MEASURED_AFTER_PREPARATION = """
+import sys
+from hetsched import experiments
+from hetsched.compiled import KERNELS
+from hetsched.processes import in_process
+
+in_process.set(True)
+job = experiments.cases(experiments.problems("rwnn:er,12"), sys.argv[1], evaluations=2000)[0].job
+assert job.prepare is not None
+job.prepare(job.case)
+before = {kernel: len(kernel.signatures) for kernel in KERNELS}
+job.work(job.case)
+print([kernel.py_func.__name__ for kernel in KERNELS if len(kernel.signatures) > before.get(kernel, 0)])
+"""
+
+
+@pytest.mark.parametrize("method", ["heft", "annealing", "branch{nodes=2000}"])
+def test_nothing_is_compiled_while_a_case_is_measured(method: str):
+    done = subprocess.run([sys.executable, "-c", MEASURED_AFTER_PREPARATION, method], capture_output=True, text=True, check=False)
+    assert (done.stdout.strip(), done.stderr) == ("[]", "")
 
 
 def test_solved_cases_are_run(tmp_path: Path):

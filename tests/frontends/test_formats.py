@@ -192,6 +192,8 @@ def test_dagbench_and_objects_of_saga(file):
     assert problem.durations[..., 0].tolist() == [[2, 1], [4, 2]]
     assert problem.transfer_times(0, 1, 0) == 0.75
     assert made.lost == ("name: tiny",)
+    text = DAGBENCH.replace('"cost": 2', '"cost": 2, "memory": 9').replace('"speed": 4}', '"speed": 4, "latency": 1}')
+    assert frontends.read(file(text)).lost == ("name: tiny", "fields of task_graph.tasks: memory", "fields of network.edges: latency")
 
     def network(*edges):
         nodes = [SimpleNamespace(name="y", speed=2), SimpleNamespace(name="x", speed=1)]
@@ -223,6 +225,20 @@ def test_a_recorded_workflow(file):
         "fields of workflow.execution.tasks: avgCPU, memoryInBytes",
         "fields of workflow.execution.machines.cpu: coreCount",
     )
+    for old, new, said in (
+        ('["m"]', '["m", "n"]', "all machines but the first of 1 tasks"),
+        (
+            '{"id": "b_2", "run',
+            '{"id": "c_3", "runtimeInSeconds": 1}, {"id": "b_2", "run',
+            "runtimes of tasks that are not in specification.tasks",
+        ),
+        ('"children": ["b_2"]', '"children": []', "that a task reads what another writes that is not its parent"),
+    ):
+        apart = WFFORMAT.replace(old, new).replace('"parents": ["a_1"]', '"parents": []' if "children" in old else '"parents": ["a_1"]')
+        assert said in frontends.read(file(apart), bandwidth=10.0).lost
+    twice = WFFORMAT.replace('{"id": "mid", "size', '{"id": "in", "sizeInBytes": 6}, {"id": "mid", "size')
+    with pytest.raises(InvalidProblem, match="a file has two sizes in specification.files; give one for each"):
+        frontends.read(file(twice), bandwidth=10.0)
     cluster = hs.Cluster(["n", "z"], bandwidth=3.0)
     other = frontends.read(file(WFFORMAT.replace('"1.5"', '"1.6"')), cluster=cluster).problem
     assert other.durations[..., 0].tolist() == [[2, 4], [6, 6]]
@@ -266,6 +282,9 @@ def test_a_graph_of_networkx_with_durations():
     made = frontends.read(graph, cluster=cluster)
     np.testing.assert_array_equal(made.problem.durations[..., 0], [[1, np.nan], [2, 3]])
     assert made.lost == ("attributes of nodes: colour",)
+    graph.graph["deadline"] = 9.0
+    assert frontends.read(graph, cluster=cluster).lost == ("attributes of the graph: deadline", "attributes of nodes: colour")
+    del graph.graph["deadline"]
     graph.edges["a", "b"]["weight"] = 3.0
     with pytest.raises(InvalidProblem, match="edges of the graph have an attribute 'weight', which is none of bytes"):
         frontends.read(graph, cluster=cluster)
@@ -603,6 +622,7 @@ def test_proven_optima_are_found(shared_data, path, options, optimum):
         ("3 2\n1 1 1 5\n", "says that it has 3 jobs, but there are 1 lines of jobs; it may be cut off"),
         ("2 3\n", "says that it has 2 jobs, but there are 0 lines of jobs"),
         ("1 2\n1 1 1 5 1 2 7 9\n", "line 2: its 1 operations do not end with the line"),
+        ("1 2\n2 1 1 5 0\n", "operation 1 has no machine; give each one at least"),
     ],
 )
 def test_a_damaged_job_shop_as_text_is_refused(tmp_path: Path, text: str, said: str):

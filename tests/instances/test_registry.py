@@ -229,3 +229,9 @@ def test_evidence_that_does_not_hold_is_refused():
         claim_of(one, "lower", {"format": "none"}, "someone")
     nothing = msgspec.structs.replace(one, claims=[Claim("upper", "73", "checked", "someone", TODAY)])
     assert len(failures(nothing)) == 1
+
+
+def test_claims_of_which_none_is_checked_may_not_contradict_each_other():
+    given = [Claim("lower", "74", "solver", "a solver", TODAY), Claim("upper", "73", "published", "someone", TODAY)]
+    one = msgspec.structs.replace(entry("topcuoglu2002"), claims=given)
+    assert failures(one) == ["topcuoglu2002: lower 74 (solver, by a solver) is above upper 73 (published, by someone)"]

@@ -148,6 +148,8 @@ def convert(
     }
     with Working(f"reading {source}"), _spelled("--format"):
         imported = frontends.read(source, format, **{name: value for name, value in given.items() if value is not None})
+    if schedule is None and imported.schedule is not None:
+        imported = imported._replace(lost=(*imported.lost, "the schedule of the file, which --schedule writes"))
     outputs = Outputs()
     refused = strict and bool(imported.lost)
     if not refused:

@@ -15,7 +15,7 @@ from hetsched.cli.terminal import say, say_json, say_rows, warn
 from hetsched.errors import HetschedError
 
 if TYPE_CHECKING:
-    from hetsched.instances import Instance
+    from hetsched.instances import Family, Instance
 
 instances = typer.Typer(cls=Group, rich_markup_mode="rich", context_settings={"help_option_names": ["-h", "--help"]})
 Name = Annotated[str, typer.Argument(help="Name of an instance.", metavar="NAME", autocompletion=completion.instances)]
@@ -126,15 +126,27 @@ def fetch(
 
 
 @instances.command("check", cls=Command)
-def check(names: Names = None) -> None:
+def check(
+    names: Names = None,
+    registry: Annotated[
+        Path | None,
+        typer.Option(help="Document of a family, in place of those that come with the package.", metavar="FILE.json", show_default=False),
+    ] = None,
+) -> None:
     """Verify every schedule and check every certificate behind the claims; exit code 1 if one does not hold.
 
     Example: [bold]hetsched instances check examples[/bold]
     """
+    from hetsched.errors import InvalidProblem
     from hetsched.instances import failures
 
+    try:
+        chosen = _chosen(names, registry)
+    except InvalidProblem as error:  # claims that contradict each other are not even read
+        warn(str(error), "failed")
+        raise typer.Exit(1) from None
     failed, count, unread = 0, 0, 0
-    for instance in _chosen(names):
+    for instance in chosen:
         try:
             lines = failures(instance)
         except (HetschedError, OSError) as error:
@@ -168,7 +180,7 @@ def submit(
     """
     import msgspec
 
-    from hetsched import checker, documents
+    from hetsched import checker
     from hetsched.cli.files import read_answer
     from hetsched.errors import InvalidArgument
     from hetsched.instances.claims import claim_of, evidence_of
@@ -176,10 +188,8 @@ def submit(
     from hetsched.search.solution import Solution
 
     check_writable(registry)
-    family = documents.read(registry)
-    if not isinstance(family, Family) or name not in [instance.name for instance in family.instances]:
-        raise InvalidArgument(f"{registry} is no registry with an instance {name!r}; name the document of its family")
-    instance = next(instance for instance in family.instances if instance.name == name)
+    family = _family(registry)
+    instance = _named(name, family, registry)
     new = []
     if schedule is not None:
         answer = read_answer(schedule)
@@ -229,14 +239,39 @@ def table(
         raise typer.Exit(1)
 
 
-def _chosen(names: list[str] | None) -> list[Instance]:
-    """Return instances by names of their own or of families; all without names."""
+def _chosen(names: list[str] | None, registry: Path | None = None) -> list[Instance]:
+    """Return instances by names of their own or of families, or all without names; with a registry those of its family."""
     from hetsched.instances import entry, families
 
+    if registry is not None:
+        family = _family(registry)
+        return [_named(name, family, registry) for name in names] if names else list(family.instances)
     known = families()
     if not names:
         return [instance for family in known.values() for instance in family.instances]
     return [instance for name in names for instance in (known[name].instances if name in known else [entry(name)])]
+
+
+def _family(registry: Path) -> Family:
+    """Return the family of a document."""
+    from hetsched import documents
+    from hetsched.errors import InvalidArgument
+    from hetsched.instances import Family
+
+    family = documents.read(registry)
+    if not isinstance(family, Family):
+        raise InvalidArgument(f"{registry} is no registry; name the document of a family of instances")
+    return family
+
+
+def _named(name: str, family: Family, registry: Path) -> Instance:
+    """Return the instance of a family by its name."""
+    from hetsched.errors import InvalidArgument
+
+    found = next((instance for instance in family.instances if instance.name == name), None)
+    if found is None:
+        raise InvalidArgument(f"{registry} has no instance {name!r}; name the document of its family")
+    return found
 
 
 def _facts(instance: Instance) -> dict[str, Any]:
