@@ -32,6 +32,7 @@ from hetsched.experiments import Results
 from hetsched.experiments.results import Case
 from hetsched.experiments.runner import timed
 from hetsched.papers.celeritas import testbed
+from hetsched.papers.diviml import stacks
 from hetsched.testing import brute_force
 
 REGION = "weakest"
@@ -210,6 +211,35 @@ def ahead(gain: float, gap: float, count: int, method: str = "multilevel") -> Ve
     return verdict
 
 
+def _stacks(data: Path) -> Builders:
+    return {
+        f"{tasks} tasks a module, seed {seed}": partial(instances.profiled, tasks, 10, inputs=stacks.INPUTS, seed=seed)
+        for tasks in (10, 32)
+        for seed in range(3)
+    }
+
+
+def bounded(gap: float, excess: float, searches: Sequence[str]) -> Verdict:
+    """Return the verdict on the gap between the best bound and the best value of all methods, at most `gap` on average, and on the
+    distance of each of `searches` to that value, at most `excess` on each instance.
+    """
+
+    def verdict(rows: Sequence[Row]) -> tuple[str, bool]:
+        names = dict.fromkeys(row["instance"] for row in rows)
+        best = {name: min(row["value"] for row in rows if row["instance"] == name and row["value"] is not None) for name in names}
+        proven = {name: max(row["bound"] for row in rows if row["instance"] == name) for name in names}
+        left = [1 - proven[name] / best[name] for name in names]
+        above = {
+            method: max((row["value"] or math.inf) / best[row["instance"]] - 1 for row in rows if row["method"] == method)
+            for method in searches
+        }
+        told = ", ".join(f"`{method}` {figures.percent(distance)}" for method, distance in above.items())
+        text = f"gap {figures.percent(np.mean(left))} on average, {figures.percent(max(left))} at most; above the best at most: {told}"
+        return text, float(np.mean(left)) <= gap and max(above.values()) <= excess
+
+    return verdict
+
+
 STACKS, JOBS = ("rwnn10x32", "rwnn10x32u"), {"mk06": 57.0, "mk10": 195.0, "mk11": 609.0, "mk15": 333.0}
 SCARCE = ("holography", "nmt", "alphafold2 3.2B, trained")
 STEPS = (*testbed.COLUMNS, *training_graphs.LARGEST)
@@ -295,6 +325,15 @@ ROWS: dict[str, Weakness] = {
         "5 of 7",
         "10 % better than the best of them, or within 5 % of the bound, on 7 of 7",
         ahead(0.1, 0.05, len(STEPS)),
+    ),
+    "batches": Weakness(
+        "16 inputs on stacks of ten modules of one channel, 10 s",
+        _stacks,
+        ("auto", "annealing", "split", "bounds"),
+        10.0,
+        "gap 20.4 % (10 tasks a module)",
+        "gap 8 % on average, searches within 5 % of the best",
+        bounded(0.08, 0.05, ("auto", "annealing")),
     ),
     "peak": Weakness(
         "peak memory, random problems of 4 to 6 tasks, 20,000 evaluations",

@@ -804,6 +804,7 @@ BY_DOOR: dict[str, Callable[[], Any]] = {
     **{f"models.{name}.minimise.objective": lambda: load_objective() for name in FORMULATIONS},
     "bounds.best.Entry.bound": lambda: best.BOUNDS[0].bound,
     "bounds.best.Entry.cost": lambda: best.Cost.CHEAP,
+    "bounds.relaxation.relaxed.model": model,
     "modeling.backends.BackendInfo.module": lambda: "x",
     "modeling.backends.info.name": lambda: "scip",
     "models.Pesto.problem": lambda: problem().replace(communication="channel"),

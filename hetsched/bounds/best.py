@@ -15,6 +15,7 @@ from hetsched.arguments import checked
 from hetsched.bounds.combinatorial import critical_path, head_tail_load, load, memory, quick_head_tail_load
 from hetsched.bounds.destructive import destructive
 from hetsched.bounds.intervals import path_of_intervals
+from hetsched.bounds.mean_input import batched, few_batches, mean_input, whole_batches
 from hetsched.bounds.memory_path import path_within_memory, scarce
 from hetsched.bounds.modular import modular
 from hetsched.bounds.relaxation import Optimum, dual_bound, linear_relaxation, small, split_modules
@@ -75,11 +76,13 @@ BOUNDS = (
     Entry(load, Cost.CHEAP),
     Entry(head_tail_load, Cost.CHEAP),
     Entry(path_of_intervals, Cost.EXPENSIVE, weight=2, fits=lambda problem: not falls_apart(problem)),
+    Entry(mean_input, Cost.EXPENSIVE, weight=3, fits=batched),
     Entry(split_modules, Cost.MODEL, weight=7, fits=falls_apart),
     Entry(modular, Cost.EXPENSIVE, weight=3),
     Entry(destructive, Cost.EXPENSIVE, weight=2),
     Entry(linear_relaxation, Cost.MODEL, fits=small),
     Entry(dual_bound, Cost.MODEL, weight=5, fits=small),
+    Entry(whole_batches, Cost.MODEL, weight=5, fits=few_batches),
     Entry(largest_unit, Cost.QUICK, fits=lambda problem: problem.inputs == 1, objectives=LOADS),
     Entry(priced_load, Cost.QUICK, objectives=LOADS),
     Entry(load_per_input, Cost.CHEAP, objectives=LOADS),

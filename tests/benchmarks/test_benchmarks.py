@@ -347,6 +347,15 @@ def test_a_row_of_which_instances_are_missing_is_not_reached():
     assert weakest.ahead(0.1, 0.05, 7)(rows) == ("1 of 1 measured, of 7: a 8, `heft` 10, bound 5", False)
 
 
+def test_the_best_bound_is_compared_with_the_best_value_of_all_methods():
+    made = [("auto", 10.0, 8.0), ("annealing", 10.4, 5.0), ("bounds", None, 9.5)]
+    rows = [{"instance": "a", "method": method, "value": value, "bound": bound} for method, value, bound in made]
+    told = "gap 5.0 % on average, 5.0 % at most; above the best at most: `auto` 0.0 %, `annealing` 4.0 %"
+    assert weakest.bounded(0.051, 0.05, ("auto", "annealing"))(rows) == (told, True)
+    assert not weakest.bounded(0.04, 0.05, ("auto", "annealing"))(rows)[1]
+    assert not weakest.bounded(0.051, 0.03, ("auto", "annealing"))(rows)[1]
+
+
 def test_a_method_behind_the_best_member_is_named():
     rows = [{"instance": "a", "method": method, "value": value} for method, value in (("auto", 10.2), ("tabu", 10.0))]
     assert weakest.behind(0.002)(rows) == ("at most 2.0 % above the best, `tabu`, on a", False)
