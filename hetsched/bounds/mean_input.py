@@ -129,9 +129,9 @@ class _MeanInput:
         """Add rows 3 that are violated as long as that gains something; return the best bound."""
         value = 0.0
         for _ in range(_ROUNDS if self.unit else 0):
-            solved, before = relaxed(self.model, deadline), value
-            value = max(value, solved.value)
-            if value <= before * (1 + _GAIN) or not self._add_violated(solved.columns) or deadline.over:
+            (proven, columns), before = relaxed(self.model, deadline), value
+            value = max(value, proven)
+            if value <= before * (1 + _GAIN) or not self._add_violated(columns) or deadline.over:
                 break
         return value
 

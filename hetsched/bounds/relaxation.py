@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -94,30 +94,25 @@ def relax(formulation: Formulation, deadline: Deadline = NEVER) -> Bound:
     """Return the bound of the linear relaxation of a formulation of the problem, or of one that is no harder; 0 past the deadline."""
     name, evidence = "linear relaxation", f"prices of the rows of {formulation.model!r}"
     most = formulation.upper / (1 + SLACK)
-    value = relaxed(formulation.model, deadline).value / formulation.second
+    value = relaxed(formulation.model, deadline)[0] / formulation.second
     if value == math.inf:  # no fraction of a schedule is as short as the upper bound
         return Bound(most, name, f"{evidence}: nothing is shorter than a schedule known", trust="solver")
     return Bound(float(max(0.0, min(value, most))), name, evidence if value > -math.inf else "no time was left")
 
 
-class Relaxed(NamedTuple):
-    """The linear relaxation of a model."""
-
-    value: float
-    """A lower bound on the least objective; inf if the solver finds no solution possible, -inf if it was stopped."""
-    columns: FloatArray
-    """The solution that HiGHS finds; empty without one."""
-
-
 @checked
-def relaxed(model: Model, deadline: Deadline = NEVER) -> Relaxed:
-    """Solve the linear relaxation of a model by HiGHS; the value is the Lagrangian at its prices, with rounding subtracted."""
+def relaxed(model: Model, deadline: Deadline = NEVER) -> tuple[float, FloatArray]:
+    """Return a lower bound on the least objective of a model, and the solution of its linear relaxation by HiGHS.
+
+    The bound is the Lagrangian at the prices found, with rounding subtracted; inf if the solver finds no solution possible, -inf if it
+    was stopped. The solution is empty without one.
+    """
     from scipy.optimize import linprog
 
     try:
         lowered = linear(model.program, deadline=deadline)
     except OutOfTime:
-        return Relaxed(-math.inf, np.zeros(0))
+        return -math.inf, np.zeros(0)
     rows = lowered.rows(len(lowered.row_lower))
     above, below = np.isfinite(lowered.row_lower), np.isfinite(lowered.row_upper)
     program: Any = {"c": lowered.cost, "bounds": np.column_stack([lowered.program.lower, lowered.program.upper])}
@@ -128,12 +123,12 @@ def relaxed(model: Model, deadline: Deadline = NEVER) -> Relaxed:
         program["b_ub"] = np.concatenate([lowered.row_upper[below], -lowered.row_lower[above]])
     solution = linprog(method="highs", options={} if (limit := deadline.limit) is None else {"time_limit": limit}, **program)
     if solution.status:
-        return Relaxed(math.inf if solution.status == 2 else -math.inf, np.zeros(0))
+        return math.inf if solution.status == 2 else -math.inf, np.zeros(0)
     prices = np.zeros(len(lowered.row_lower))
     marginals = np.minimum(solution.ineqlin.marginals, 0.0) if "A_ub" in program else np.zeros(0)
     prices[below] += marginals[: below.sum()]
     prices[above] -= marginals[below.sum() :]
-    return Relaxed(_lagrangian(lowered, rows, prices), np.asarray(solution.x))
+    return _lagrangian(lowered, rows, prices), np.asarray(solution.x)
 
 
 def _lagrangian(lowered: Matrix, rows: Any, prices: FloatArray) -> float:
