@@ -265,7 +265,7 @@ def _single(name: str) -> dict[str, Any]:
 
 def prepare(problem: Problem, case: Case) -> None:
     """Import what a method needs, and compile its kernels for the rules of a problem, which have kernels of their own."""
-    batching = problem.batching if problem.inputs > 1 and problem.batching else ""
+    batching = problem.batching if problem.inputs > 1 else ""
     _warm_up(case["method"], problem.communication, problem.memory, batching, problem.transfers is not None)
 
 
