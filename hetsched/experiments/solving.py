@@ -157,7 +157,7 @@ class SolveCase:
 @checked
 def cases(
     problems: Iterable[Instance],
-    methods: str | Iterable[Configuration],
+    methods: str | Iterable[str | Configuration],
     *,
     seeds: Iterable[int] = (0,),
     time_limit: float | None = None,
@@ -173,8 +173,8 @@ def cases(
     ----------
     problems : iterable of Instance
         As from `hetsched.experiments.problems`.
-    methods : str, or iterable of Configuration
-        For instance ``"heft,cpsat{cuts=false}"``.
+    methods : str, or iterable of str or Configuration
+        For instance ``"heft,cpsat{cuts=false}"``, or ``["heft", "cpsat{cuts=false}"]``.
     seeds : iterable of int
     time_limit, cpu_limit, evaluations, certify : optional
         Limits of each case, see `SolveCase`.
@@ -187,7 +187,8 @@ def cases(
         No problem, method or seed is given, or two clocks are.
     """
     every = list(problems)
-    configurations = list(Configuration.parse(methods) if isinstance(methods, str) else methods)
+    given = [methods] if isinstance(methods, str) else list(methods)
+    configurations = [one for part in given for one in (Configuration.parse(part) if isinstance(part, str) else [part])]
     numbers = list(seeds)
     for what, given in (("problems", every), ("methods", configurations), ("seeds", numbers)):
         if not given:

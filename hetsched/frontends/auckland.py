@@ -277,6 +277,8 @@ def _imported(made: Attributed, name: str, processors: int | None = None, weight
     lost += others("attributes of nodes", made.nodes.values(), [weight] if schedule is None else [weight, PROCESSOR, *STARTS, FINISH])
     lost += others("attributes of edges", [values for _, _, values in made.edges], [weight])
     upper = _number(made.graph, LENGTH, f"{name}: the graph") if LENGTH in made.graph and not other else None
+    if upper is not None and schedule is not None and not np.isclose(upper, schedule.makespan, rtol=1e-9):
+        raise InvalidProblem(f"{name}: {LENGTH} is {upper:g}, but the starts and processors of its nodes take {schedule.makespan:g}")
     return Imported(problem, schedule, Reference(upper=upper, source="" if upper is None else name, unit=UNIT), tuple(lost))
 
 

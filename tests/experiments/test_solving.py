@@ -102,6 +102,7 @@ def test_a_method_that_is_none_is_told(text: str, error: type[Exception], said: 
 def test_cases_are_every_problem_method_and_seed():
     made = cases([MINE], "heft,annealing", seeds=[3, 4], evaluations=10)
     assert [(str(case.configuration), case.seed) for case in made] == [("heft", 3), ("annealing", 3), ("heft", 4), ("annealing", 4)]
+    assert [str(case.configuration) for case in cases([MINE], ["heft,annealing", Configuration("cpop")])] == ["heft", "annealing", "cpop"]
     assert json.loads(json.dumps(made[1].key)) == {
         "instance": "mine",
         "family": "papers",

@@ -100,6 +100,8 @@ def test_processors_from_1_other_capitals_and_the_finish_of_a_task(file):
     assert (made.problem, made.lost, made.schedule) == (other.problem, other.lost, other.schedule)
     with pytest.raises(InvalidProblem, match="node 'a' has the Finish time 9, but it starts at 0 with the Weight 2"):
         frontends.read(file(text.replace('time"><int>2<', 'time"><int>9<'), ".gxl"))
+    with pytest.raises(InvalidProblem, match="Total schedule length is 7, but the starts and processors of its nodes take 6"):
+        frontends.read(file(text.replace('length"><int>6<', 'length"><int>7<'), ".gxl"))
 
 
 def test_a_schedule_for_another_number_of_processors_is_no_schedule(file):
