@@ -222,6 +222,15 @@ def test_presolve_of_cp_sat_cuts_no_optimum_off() -> None:
     assert solution.status == "optimal"
 
 
+@pytest.mark.parametrize("seed", [5, 15])
+def test_non_overlap_of_cp_sat_proves_no_wrong_optimum(shared_data: Path, seed: int) -> None:
+    """With native non-overlap CP-SAT 9.15 proves 515 here with these seeds."""
+    formulation = BatchedMakespan(instances.read(shared_data / "fjsp" / "fattahi15.json"), upper=554.0)
+    searches = {"optimize_with_core": True, "permute_variable_randomly": True}
+    solution = formulation.solve("cpsat", threads=1, seed=seed, cuts=False, options=searches)
+    assert (solution.makespan, solution.status) == (514.0, "optimal")
+
+
 @pytest.mark.parametrize("communication", ["delay", *CONTENDED])
 def test_moirai_example(shared_data: Path, communication: str) -> None:
     problem = instances.read(shared_data / "moirai" / "example-1.json").replace(communication=communication)

@@ -1,4 +1,4 @@
-"""The backend of OR-tools' CP-SAT: native optional intervals, non-overlap and enforced rows, times in whole units."""
+"""The backend of OR-tools' CP-SAT: enforced rows, native optional intervals and non-overlap, times in whole units."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hetsched.errors import MissingDependency, UnsupportedFeature
 from hetsched.modeling.backends import Request, Run, info
 from hetsched.modeling.expression import Expression
 from hetsched.modeling.integers import MOST, IntegerRows, Units, down, rounded, units
-from hetsched.modeling.lowering import in_order, linear, maxima, without_cuts
+from hetsched.modeling.lowering import in_order, linear, maxima, orders, without_cuts
 from hetsched.modeling.outcome import Outcome
 from hetsched.modeling.program import Constraint, ExactlyOne, Implies, Linear, NoOverlap, Program
 from hetsched.stopping import NEVER, Deadline, Stop
@@ -29,6 +29,12 @@ PROVEN = {cp_model.OPTIMAL: "optimal", cp_model.INFEASIBLE: "infeasible"}
 SCHEDULING = ("no_lp", "default_lp", "quick_restart_no_lp", "quick_restart", "reduced_costs", "max_lp")
 """Full searches by their names in CP-SAT, the best for schedules first."""
 LEAST_WORKERS = 3  # two full searches, and one for neighbourhoods
+MOST_PAIRS = 2000
+"""The most pairs of intervals that get binaries for their order.
+
+CP-SAT 9.12 to 9.15 at times prove what is wrong with native non-overlap of optional intervals: 515 instead of 514 for the job shop
+fattahi15 with some seeds, and with most if `optimize_with_core` is set; with binaries never. More pairs take too long that way.
+"""
 PIECE = 2e-5
 """Estimated seconds to pass a column or a row to the solver."""
 TOLERANCE = 2e-9  # relative tolerance of a bound: numbers so close to whole ones were rounded
@@ -86,7 +92,7 @@ class _Listener(cp_model.CpSolverSolutionCallback):
 
     def on_solution_callback(self) -> None:
         self.run.nodes = max(self.run.nodes, int(self.num_branches))
-        values = self.built.real([self.value(variable) for variable in self.built.columns])
+        values = self.built.real([self.value(variable) for variable in self.built.columns[: self.built.program.n_columns]])
         if self.built.exact or self.run.request.on_incumbent is None:
             self.run.found(float(self.built.program.objective.value(values)), lambda: values)
         else:
@@ -102,16 +108,18 @@ class _Build:
 
     def __init__(self, program: Program, gap: float, deadline: Deadline = NEVER) -> None:
         self.program = maxima(program).check()
+        pairs = sum(len(constraint.pairs) for constraint in program.constraints if isinstance(constraint, NoOverlap))
+        self.lowered = orders(self.program) if pairs <= MOST_PAIRS else self.program
         what = f"handing {program.n_columns:,} columns and {self.program.n_rows:,} rows to CP-SAT"
         self._watch = partial(deadline.watch, what=what)
-        deadline.require(PIECE * (program.n_columns + self.program.n_rows), what)
-        self.units: Units = units(self.program, gap)
+        deadline.require(PIECE * (self.lowered.n_columns + self.lowered.n_rows), what)
+        self.units: Units = units(self.lowered, gap)
         self.exact = self.units.common
         self.model = cp_model.CpModel()
-        names = self.program.column_names()
+        names = self.lowered.column_names()
         low, high = self.units.lower.tolist(), self.units.upper.tolist()
         self.columns = [self.model.new_int_var(a, b, name) for a, b, name in self._watch(zip(low, high, names, strict=True))]
-        for constraint in self.program.constraints:
+        for constraint in self.lowered.constraints:
             self._add(constraint)
         self._minimise()
 
@@ -238,11 +246,12 @@ class _Build:
         return value - TOLERANCE * abs(value)
 
     def real(self, values: Sequence[int]) -> FloatArray:
-        """Return values of the columns in seconds."""
-        return np.asarray(values, np.float64) * self.units.scale
+        """Return values of the program's columns in seconds."""
+        return np.asarray(values, np.float64) * self.units.scale[: self.program.n_columns]
 
     def hint(self, values: FloatArray) -> None:
         """Pass the known values of a start to the solver."""
+        values = self.lowered.complete(values)
         columns = np.flatnonzero(np.isfinite(values))
         scaled = np.clip(np.floor(values[columns] / self.units.scale[columns] + 1e-6), self.units.lower[columns], self.units.upper[columns])
         for c, value in zip(columns.tolist(), scaled.astype(np.int64).tolist(), strict=True):
@@ -301,7 +310,7 @@ def _outcome(solver: Any, status: Any, built: _Build, run: Run) -> Outcome:
     proven = PROVEN.get(status, "")
     values, objective = None, math.inf
     if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        values = built.real([solver.value(column) for column in built.columns])
+        values = built.real([solver.value(column) for column in built.columns[: program.n_columns]])
         if not built.exact:
             values = built.repair(values)
         if values is not None:
