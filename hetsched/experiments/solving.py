@@ -187,8 +187,8 @@ def cases(
         No problem, method or seed is given, or two clocks are.
     """
     every = list(problems)
-    given = [methods] if isinstance(methods, str) else list(methods)
-    configurations = [one for part in given for one in (Configuration.parse(part) if isinstance(part, str) else [part])]
+    named = [methods] if isinstance(methods, str) else list(methods)
+    configurations = [one for part in named for one in (Configuration.parse(part) if isinstance(part, str) else [part])]
     numbers = list(seeds)
     for what, given in (("problems", every), ("methods", configurations), ("seeds", numbers)):
         if not given:
