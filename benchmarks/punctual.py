@@ -244,7 +244,9 @@ def main(words: Sequence[str] | None = None) -> None:
     results = Results(arguments.results)
     requested = wanted(arguments)
     cases.measure(requested, measure, results, jobs=arguments.jobs, fresh=arguments.fresh)
-    figures.publish(arguments, REGION, text(results, arguments), results.rows(lambda case: case in requested))
+    shown = arguments if arguments.quick else argparse.Namespace(methods=[*hs.methods()], sizes=list(SIZES), limits=list(LIMITS))
+    every = wanted(shown)
+    figures.publish(arguments, REGION, text(results, shown), results.rows(lambda case: case in every))
 
 
 if __name__ == "__main__":
