@@ -171,6 +171,9 @@ class Sweeps:
             self.failures += 1
             return
         window = self.batches.window(tasks, divided)
+        if window is None:
+            self.failures += 1
+            return
         arrange = Arrange(window.window, self.makespan, nodes, self.deadline.part(PART).limit, self.monitor)
         self.jobs.submit(_Job(key, window, arrange), arrange)
 

@@ -17,6 +17,8 @@ from hetsched.schedule.schedule import Schedule
 
 BETTER = 1e-9
 """Relative difference of makespans that counts."""
+MOST_AT_ONCE = 500
+"""The most batches of a window: the work of propagation grows with their square."""
 _STEP = 1e-7
 """Relative step to the next horizon below a schedule found."""
 
@@ -116,8 +118,8 @@ class Batches:
         tasks, first = np.unique(self.task, return_index=True)
         return tasks[np.argsort(first)]
 
-    def window(self, tasks: IntArray, divisions: Mapping[int, BoolArray] | None = None) -> WindowOfBatches:
-        """Return the window of some tasks, which may have other batches than in the schedule.
+    def window(self, tasks: IntArray, divisions: Mapping[int, BoolArray] | None = None) -> WindowOfBatches | None:
+        """Return the window of some tasks, which may have other batches than in the schedule; None if it has over `MOST_AT_ONCE`.
 
         The devices of batches of several inputs with a co-location label are kept.
 
@@ -128,7 +130,13 @@ class Batches:
         divisions : mapping of task to bool array [batches, L], optional
             The batches of free tasks without a co-location label, by their inputs. Default: as in the schedule.
         """
-        return WindowOfBatches(self, tasks, {} if divisions is None else divisions)
+        free = np.isin(self.task, tasks)
+        low, high = self.start[free].min(initial=np.inf), self.finish[free].max(initial=0.0)
+        before = ~free & (self.finish <= low) & (self.start < low)
+        after = ~free & (self.start >= high) & (self.finish > high)
+        if np.count_nonzero(~(before | after)) > MOST_AT_ONCE:
+            return None
+        return WindowOfBatches(self, free, before, after, {} if divisions is None else divisions)
 
 
 class WindowOfBatches:
@@ -143,12 +151,10 @@ class WindowOfBatches:
         Their inputs.
     """
 
-    def __init__(self, batches: Batches, tasks: IntArray, divisions: Mapping[int, BoolArray]) -> None:
+    def __init__(
+        self, batches: Batches, free: BoolArray, before: BoolArray, after: BoolArray, divisions: Mapping[int, BoolArray]
+    ) -> None:
         self.batches, problem = batches, batches.problem
-        free = np.isin(batches.task, tasks)
-        low, high = batches.start[free].min(initial=np.inf), batches.finish[free].max(initial=0.0)
-        before = ~free & (batches.finish <= low) & (batches.start < low)
-        after = ~free & (batches.start >= high) & (batches.finish > high)
         divided = np.isin(batches.task, list(divisions))
         self.before, self.after = np.flatnonzero(before), np.flatnonzero(after)
         self.kept = np.flatnonzero(~(before | after | divided))

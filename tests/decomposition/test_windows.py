@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import hetsched as hs
 from hetsched.analysis.task_subsets import RefutationBudget
+from hetsched.decomposition import windows as windows_module
 from hetsched.decomposition.sweeps import Sweeps
 from hetsched.decomposition.windows import Batches
 from hetsched.search import Budget, Monitor
@@ -95,6 +96,22 @@ def test_the_window_of_all_tasks_is_the_problem(made):
     found = everything.window.shorter(batches.schedule.makespan * LONGER, budget)
     assume(not budget.open and found is not None)
     assert hs.simulate(problem, everything.joined(*found)).makespan == pytest.approx(brute_force(problem).makespan, rel=1e-5)
+
+
+def test_windows_of_very_many_batches_are_passed_over(monkeypatch):
+    """With 20,000 tasks some had thousands, and took seconds beyond the time limit."""
+    problem = instances.module("er", 32, 0)
+    schedule = hs.solve(problem, "olb").schedule
+    batches = Batches(problem, schedule)
+    assert batches.window(np.arange(problem.n_tasks)) is not None
+    monkeypatch.setattr(windows_module, "MOST_AT_ONCE", problem.n_tasks - 1)
+    assert batches.window(np.arange(problem.n_tasks)) is None
+    assert batches.window(np.array([0])) is not None
+    monkeypatch.setattr(windows_module, "MOST_AT_ONCE", 0)
+    monitor = Monitor(problem, Budget(evaluations=1000))
+    sweeps = Sweeps(problem, monitor, schedule, None, 1, monitor.deadline)
+    sweeps.run()
+    assert (sweeps.makespan, monitor.evaluations) == (schedule.makespan, 0)
 
 
 def test_batches_of_a_task_on_one_device_become_one():
