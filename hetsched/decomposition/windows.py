@@ -151,9 +151,7 @@ class WindowOfBatches:
         Their inputs.
     """
 
-    def __init__(
-        self, batches: Batches, free: BoolArray, before: BoolArray, after: BoolArray, divisions: Mapping[int, BoolArray]
-    ) -> None:
+    def __init__(self, batches: Batches, free: BoolArray, before: BoolArray, after: BoolArray, divisions: Mapping[int, BoolArray]) -> None:
         self.batches, problem = batches, batches.problem
         divided = np.isin(batches.task, list(divisions))
         self.before, self.after = np.flatnonzero(before), np.flatnonzero(after)
