@@ -214,7 +214,7 @@ def test_published_reads_every_instance(shared_data: Path):
 def test_published_writes_its_table(shared_data: Path, docs: Path, capsys: pytest.CaptureFixture[str]):
     words = ["--quick", "--docs", str(docs), "--data", str(shared_data), "--sets", "papers", "moirai", "kacem", "--time-limit", "20"]
     published.main([*words, "--results", str(docs / "published.jsonl"), "--json", str(docs / "published.json")])
-    assert "papers topcuoglu 20.0: reached: makespan 73, published 73, bound 73" in capsys.readouterr().out
+    assert "papers topcuoglu auto 20.0: reached: makespan 73, published 73, bound 73" in capsys.readouterr().out
     page = (docs / "benchmarks.md").read_text()
     assert "kept published" in page
     assert "| examples of the HEFT and PEFT papers | 2 | 20 | 2 |  | 2 | " in page
