@@ -234,6 +234,7 @@ def test_misses_are_named_and_contradictions_are_errors(shared_data: Path, docs:
         return {
             "set": group,
             "name": name,
+            "method": published.METHOD,
             "limit": published.SETS[group][1],
             "makespan": makespan,
             "bound": bound,
@@ -247,7 +248,7 @@ def test_misses_are_named_and_contradictions_are_errors(shared_data: Path, docs:
     words = ["--docs", str(docs), "--data", str(shared_data), "--results", str(docs / "published.jsonl"), "--sets"]
 
     def publish(rows: list[dict[str, Any]]) -> str:
-        results_of(docs / "published.jsonl", rows, ("set", "name", "limit"))
+        results_of(docs / "published.jsonl", rows, ("set", "name", "method", "limit"))
         published.main([*words, "papers"])
         return (docs / "benchmarks.md").read_text()
 
