@@ -32,8 +32,8 @@ LEAST_WORKERS = 3  # two full searches, and one for neighbourhoods
 MOST_PAIRS = 2000
 """The most pairs of intervals that get binaries for their order.
 
-CP-SAT 9.12 to 9.15 at times prove what is wrong with native non-overlap of optional intervals: 515 instead of 514 for the job shop
-fattahi15 with some seeds, and with most if `optimize_with_core` is set; with binaries never. More pairs take too long that way.
+CP-SAT 9.12 to 9.15 at times prove what is wrong with native non-overlap of optional intervals: with some seeds 515 for the job shop
+fattahi15, whose optimum is 514; with binaries never. More pairs take too long that way, and keep the risk.
 """
 PIECE = 2e-5
 """Estimated seconds to pass a column or a row to the solver."""
