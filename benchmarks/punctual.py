@@ -244,7 +244,7 @@ def main(words: Sequence[str] | None = None) -> None:
     results = Results(arguments.results)
     requested = wanted(arguments)
     cases.measure(requested, measure, results, jobs=arguments.jobs, fresh=arguments.fresh)
-    shown = arguments if arguments.quick else argparse.Namespace(methods=[*hs.methods()], sizes=list(SIZES), limits=list(LIMITS))
+    shown = arguments if arguments.quick else options([])
     every = wanted(shown)
     figures.publish(arguments, REGION, text(results, shown), results.rows(lambda case: case in every))
 

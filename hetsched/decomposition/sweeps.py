@@ -163,14 +163,11 @@ class Sweeps:
             self.jobs.collect(self.deadline)
 
     def _submit(self, most: int, nodes: int) -> None:
-        """Have a window solved, unless it is known to have no shorter schedule."""
+        """Have a window solved, unless it is known to have no shorter schedule, or has very many batches."""
         tasks = self._tasks(most)
         divided = self._divided(tasks)
         key = b"" if divided else np.sort(tasks).tobytes()
-        if key in self.settled:
-            self.failures += 1
-            return
-        window = self.batches.window(tasks, divided)
+        window = None if key in self.settled else self.batches.window(tasks, divided)
         if window is None:
             self.failures += 1
             return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -92,7 +92,7 @@ class _Listener(cp_model.CpSolverSolutionCallback):
 
     def on_solution_callback(self) -> None:
         self.run.nodes = max(self.run.nodes, int(self.num_branches))
-        values = self.built.real([self.value(variable) for variable in self.built.columns[: self.built.program.n_columns]])
+        values = self.built.real(self.value)
         if self.built.exact or self.run.request.on_incumbent is None:
             self.run.found(float(self.built.program.objective.value(values)), lambda: values)
         else:
@@ -109,7 +109,7 @@ class _Build:
     def __init__(self, program: Program, gap: float, deadline: Deadline = NEVER) -> None:
         self.program = maxima(program).check()
         pairs = sum(len(constraint.pairs) for constraint in program.constraints if isinstance(constraint, NoOverlap))
-        self.lowered = orders(self.program) if pairs <= MOST_PAIRS else self.program
+        self.lowered = orders(self.program).check() if pairs <= MOST_PAIRS else self.program
         what = f"handing {program.n_columns:,} columns and {self.program.n_rows:,} rows to CP-SAT"
         self._watch = partial(deadline.watch, what=what)
         deadline.require(PIECE * (self.lowered.n_columns + self.lowered.n_rows), what)
@@ -245,9 +245,10 @@ class _Build:
         value = bound / self.factor + self.offset
         return value - TOLERANCE * abs(value)
 
-    def real(self, values: Sequence[int]) -> FloatArray:
-        """Return values of the program's columns in seconds."""
-        return np.asarray(values, np.float64) * self.units.scale[: self.program.n_columns]
+    def real(self, value: Callable[[Any], int]) -> FloatArray:
+        """Return the values of the program's columns in seconds; `value` has those of the model's variables, in units."""
+        n = self.program.n_columns
+        return np.array([value(column) for column in self.columns[:n]], np.float64) * self.units.scale[:n]
 
     def hint(self, values: FloatArray) -> None:
         """Pass the known values of a start to the solver."""
@@ -310,7 +311,7 @@ def _outcome(solver: Any, status: Any, built: _Build, run: Run) -> Outcome:
     proven = PROVEN.get(status, "")
     values, objective = None, math.inf
     if status in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        values = built.real([solver.value(column) for column in built.columns[: program.n_columns]])
+        values = built.real(solver.value)
         if not built.exact:
             values = built.repair(values)
         if values is not None:
