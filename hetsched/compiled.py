@@ -22,10 +22,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar, cast
 
+import llvmlite.binding as llvm
 import numba
 import numpy as np
 from numba import types
 from numba.core.caching import FunctionCache, IndexDataCacheFile
+from numba.core.codegen import JITCodeLibrary
+from numba.core.compiler import Compiler
 
 F = TypeVar("F", bound=Callable[..., Any])
 KERNELS: list[Kernel] = []
@@ -128,6 +131,30 @@ def _cannot_keep(reason: str) -> None:
         RuntimeWarning,
         stacklevel=2,
     )
+
+
+class _InlinedLibrary(JITCodeLibrary):
+    """The code of a kernel that only kernels call, kept as those need it: they optimise it with their own, and translate it.
+
+    Its own translation would never run, and took a quarter of all compiling.
+    """
+
+    def _optimize_final_module(self) -> None:
+        names = llvm.parse_assembly(str(self._codegen._create_empty_module(self.name)))
+        self._shared_module, self._final_module = self._final_module, names
+        for function in self._shared_module.functions:
+            if not function.is_declaration and function.linkage == llvm.Linkage.external:
+                function.linkage = "linkonce_odr"  # as numba does where a function is linked into several
+        for variable in self._shared_module.global_variables:
+            if variable.name.startswith("_ZN08NumbaEnv"):  # what numba fills in when it has compiled the kernel
+                names.link_in(llvm.parse_assembly(f"@{variable.name} = common global i8* null"))
+
+
+class _InlinedCompiler(Compiler):
+    def compile_extra(self, func: Callable[..., Any]) -> Any:
+        self.state.library = _InlinedLibrary(self.state.targetctx.codegen(), func.__name__)
+        self.state.library.enable_object_caching()
+        return super().compile_extra(func)
 
 
 class Kernel:
@@ -294,4 +321,4 @@ def inner(function: F) -> F:
     A call that is not inlined copies every array of its tuples. The wrappers that it has none of take long to compile for
     tuples of many arrays.
     """
-    return _compile(function, _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True, forceinline=True)
+    return _compile(function, _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True, forceinline=True, pipeline_class=_InlinedCompiler)

@@ -126,6 +126,21 @@ def test_code_is_kept_on_disk(source):
     assert hits(source) == 1
 
 
+def test_a_kernel_that_only_kernels_call_is_on_disk_without_machine_code(source):
+    rows = "from hetsched.compiled import inner\n" + SOURCE.replace("@builder", "@inner")
+    calls = "".join(
+        f"\n\n@builder\ndef {name}(x):\n    return twice(x) + twice({number})\n" for name, number in (("first", 1), ("other", 2))
+    )
+    source.write_text(rows + calls)
+    fresh = loaded(source)
+    assert fresh.first(20) == 42
+    again = loaded(source)
+    assert again.other(19) == 42
+    assert sum(again.twice.stats.cache_hits.values()) == 1
+    (overload,) = fresh.twice.dispatcher.overloads.values()
+    assert "define" not in overload.library.get_llvm_str()
+
+
 @pytest.mark.slow
 def test_code_is_compiled_anew_after_a_change_of_a_kernel_that_it_calls(tmp_path):
     (tmp_path / "base_kernels.py").write_text(SOURCE)

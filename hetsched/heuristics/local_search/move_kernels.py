@@ -208,13 +208,13 @@ def any_change(t: SearchData, s: SearchState, log: Log, v: int, rng: np.random.G
     """Make a random change of a node, which may exceed the memory; return False if nothing changed."""
     edit_kernels.begin(s, log)
     c, u = t.cell[v], t.unit[t.task[v]]
-    kind = rng.random()
+    kind, changed, moves = rng.random(), False, False
     if t.slots > 1 and kind < 0.3:
         changed = change_inputs(t, s, log, u, rng)
     elif kind < 0.6:
         k = other_device(t, u, s.device[c], rng)
         if k < 0:
-            changed = reposition(t, s, log, v, rng)
+            moves = True
         elif kind < 0.35:
             size = 2
             while size < LARGEST_GROUP and rng.random() < 0.6:
@@ -225,13 +225,10 @@ def any_change(t: SearchData, s: SearchState, log: Log, v: int, rng: np.random.G
             changed = change_device(t, s, log, c, k)
             if changed and s.used[k] > t.capacity[k]:
                 make_room(t, s, log, c, old, rng)
-            if changed and kind < 0.5:
-                reposition(t, s, log, v, rng)
+            moves = changed and kind < 0.5
     else:
-        changed = reposition(t, s, log, v, rng)
-    if not changed:
-        edit_kernels.undo(s, log)
-    return changed
+        moves = True
+    return reposition(t, s, log, v, rng) or changed if moves else changed
 
 
 @inner
