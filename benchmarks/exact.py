@@ -10,10 +10,10 @@ results with the given limit, also those of earlier runs.
 from __future__ import annotations
 
 import argparse
-import functools
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +43,19 @@ FASTEST = 0.01
 Row = dict[str, Any]
 
 
+def module(kind: str, n: int, seed: int) -> hs.Problem:
+    """Return a problem of the set, a module on three devices, unrelated ones for every other seed."""
+    return instances.module(kind, n, seed, unrelated=seed % 2 == 1)
+
+
+def modules(n: int) -> dict[str, Callable[[], hs.Problem]]:
+    """Return what builds the problems of the set with `n` tasks, by name."""
+    return {f"{kind} {n}, seed {seed}": partial(module, kind, n, seed) for kind in KINDS for seed in SEEDS}
+
+
 def solve(case: Case) -> Row:
     """Measure one case, from the problem to the end of the solver, in one thread."""
-    problem = instances.module(case["kind"], case["n"], case["seed"], unrelated=case["seed"] % 2 == 1)
+    problem = module(case["kind"], case["n"], case["seed"])
     prepare(case["solver"])
     solution, spent = timed(lambda: formulated(problem, case["solver"], case["variant"], case["limit"]))
     if solution.schedule is not None:
@@ -74,7 +84,7 @@ def formulated(problem: hs.Problem, solver: str, variant: str, limit: float) -> 
     return monitor.solution(solver)
 
 
-@functools.cache
+@cache
 def prepare(solver: str) -> None:
     """Import modules and compile kernels before the first measurement."""
     for variant in VARIANTS:

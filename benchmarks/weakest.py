@@ -133,11 +133,7 @@ def gaps(limits: Mapping[str, float]) -> Verdict:
 
 
 def _modules(data: Path) -> Builders:
-    return {
-        f"{kind} 32, seed {seed}": partial(instances.module, kind, 32, seed, unrelated=seed % 2 == 1)
-        for kind in exact.KINDS
-        for seed in exact.SEEDS
-    }
+    return exact.modules(32)
 
 
 def _joins(data: Path) -> Builders:

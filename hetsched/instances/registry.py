@@ -179,9 +179,10 @@ def check_consistent(instance: Instance) -> None:
         for other in instance.claims:
             lower, upper = (proven, other) if proven.kind == "lower" else (other, proven)
             if other.kind != proven.kind and lower.seconds > upper.seconds:
+                verdict = "was checked, too, and one is wrong" if other.trust == "checked" else "is wrong"
                 raise InvalidProblem(
                     f"instance {instance.name!r}: the lower bound {lower.value} of {lower.by!r} is above {upper.value} of {upper.by!r}, "
-                    f"and the {proven.kind} one was checked; the {other.kind} one is wrong: find out why"
+                    f"and the {proven.kind} one was checked; the {other.kind} one {verdict}: find out why"
                 )
 
 

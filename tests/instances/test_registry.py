@@ -72,6 +72,14 @@ def test_a_family_with_a_refuted_claim_is_refused(given_claims):
         assert family(instance(*given_claims)).instances[0].claims == given_claims
 
 
+def test_of_two_checked_claims_that_contradict_neither_is_blamed():
+    lower, upper = (Claim(kind, value, "checked", "someone", TODAY) for kind, value in (("lower", "8"), ("upper", "7")))
+    with pytest.raises(
+        hs.InvalidProblem, match="and the lower one was checked; the upper one was checked, too, and one is wrong: find out why"
+    ):
+        family(instance(lower, upper))
+
+
 def test_a_family_is_a_document(tmp_path: Path):
     one = family(instance(Claim("lower", "7/2", "published", "a paper", TODAY)), instance(name="two"))
     one.write(tmp_path / "few.json")

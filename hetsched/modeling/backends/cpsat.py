@@ -29,7 +29,7 @@ PROVEN = {cp_model.OPTIMAL: "optimal", cp_model.INFEASIBLE: "infeasible"}
 SCHEDULING = ("no_lp", "default_lp", "quick_restart_no_lp", "quick_restart", "reduced_costs", "max_lp")
 """Full searches by their names in CP-SAT, the best for schedules first."""
 LEAST_WORKERS = 3  # two full searches, and one for neighbourhoods
-MOST_PAIRS = 2000
+MOST_ORDERS = 2000
 """The most pairs of intervals that get binaries for their order.
 
 CP-SAT 9.12 to 9.15 at times prove what is wrong with native non-overlap of optional intervals: with some seeds 515 for the job shop
@@ -109,7 +109,7 @@ class _Build:
     def __init__(self, program: Program, gap: float, deadline: Deadline = NEVER) -> None:
         self.program = maxima(program).check()
         pairs = sum(len(constraint.pairs) for constraint in program.constraints if isinstance(constraint, NoOverlap))
-        self.lowered = orders(self.program).check() if pairs <= MOST_PAIRS else self.program
+        self.lowered = orders(self.program).check() if pairs <= MOST_ORDERS else self.program
         what = f"handing {program.n_columns:,} columns and {self.program.n_rows:,} rows to CP-SAT"
         self._watch = partial(deadline.watch, what=what)
         deadline.require(PIECE * (self.lowered.n_columns + self.lowered.n_rows), what)
