@@ -69,9 +69,14 @@ def single_modules(n: int, count: int | None, limit: float) -> tuple[list[str], 
             rows.append(measured(name, problem, solution.makespan, limit))
     certified = [row for row in rows if row["claim"] is not None]
     cells = [f"{n}", f"{len(problems)}", f"{len(rows)}", f"{len(certified)}"]
-    for field, unit in (("made_cpu_s", " s"), ("checked_cpu_s", " s"), ("nodes", ""), ("bytes", "")):
+    for field, text in (
+        ("made_cpu_s", lambda value: f"{figures.number(value)} s"),
+        ("checked_cpu_s", lambda value: f"{figures.number(value)} s"),
+        ("nodes", "{:,.0f}".format),
+        ("bytes", "{:,.0f}".format),
+    ):
         values = [row[field] for row in certified]
-        cells.append(f"{figures.number(statistics.median(values))}{unit}, {figures.number(max(values))}{unit}" if values else "")
+        cells.append(f"{text(statistics.median(values))} / {text(max(values))}" if values else "")
     return cells, rows
 
 
@@ -91,7 +96,7 @@ def main(words: Sequence[str] | None = None) -> None:
     }
     singles = {n: single_modules(n, 2 if arguments.quick else None, limit) for n in exact.SIZES[: 1 if arguments.quick else None]}
     head = ["instance", "tasks, devices", "makespan, s", "gap", "made", "checked", "lemmas", "nodes", "bytes (gzip)"]
-    single = ["tasks of a module", "modules", "proven by `cpsat`", "certified", "made: median, most", "checked", "nodes", "bytes"]
+    single = ["tasks of a module", "modules", "proven by `cpsat`", "certified", "made: median / most", "checked", "nodes", "bytes"]
     text = [
         f"Taken on: {figures.machine()}. CPU time.",
         figures.table(head, [shown(problems[name], row) for name, row in rows.items()]),
