@@ -136,7 +136,7 @@ def _cannot_keep(reason: str) -> None:
 class _InlinedLibrary(JITCodeLibrary):
     """The code of a kernel that only kernels call, kept as those need it: they optimise it with their own, and translate it.
 
-    Its own translation would never run, and took a quarter of all compiling.
+    Its own translation would never run, and took a fifth of all compiling.
     """
 
     def _optimize_final_module(self) -> None:
