@@ -117,6 +117,8 @@ def _rule(hint: Any) -> Rule | None:
         return plain[hint]
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
+        if (arrays := set(typing.get_args(npt.ArrayLike))) and arrays <= set(arguments):  # `|` has taken ArrayLike apart
+            return None
         return _either([_rule(part) for part in arguments])
     if origin is Literal:
         return one_of(*arguments)
