@@ -34,6 +34,11 @@ def stack(modules: int) -> hs.Problem:
     return hs.Problem(graph, hs.workloads.clusters.diviml(), costs=hs.costs.Roofline())
 
 
+def seconds(value: float) -> str:
+    """Return seconds as text."""
+    return f"{figures.number(value)} s"
+
+
 def measured(name: str, problem: hs.Problem, makespan: float, limit: float) -> dict[str, Any]:
     """Certify a makespan and check the certificate; return a row of figures, with `claim` None if there is no certificate."""
     started = time.process_time()
@@ -52,12 +57,12 @@ def measured(name: str, problem: hs.Problem, makespan: float, limit: float) -> d
 def shown(problem: hs.Problem, row: dict[str, Any]) -> list[str]:
     """Return the cells of the table for a row of figures."""
     cells = [row["instance"], f"{problem.n_tasks}, {problem.n_devices}", f"{row['makespan']:.9g}"]
-    made = f"{figures.number(row['made_cpu_s'])} s"
+    made = seconds(row["made_cpu_s"])
     if row["claim"] is None:
         return [*cells, "not certified", made, "", "", "", ""]
     gap = f"{1 - row['claim'] / row['makespan']:.1g}" if row["claim"] < row["makespan"] else "equal"
     sizes = [str(row["lemmas"]), f"{row['nodes']:,}", f"{row['bytes']:,} ({row['gzip']:,})"]
-    return [*cells, gap, made, f"{figures.number(row['checked_cpu_s'])} s", *sizes]
+    return [*cells, gap, made, seconds(row["checked_cpu_s"]), *sizes]
 
 
 def single_modules(n: int, count: int | None, limit: float) -> tuple[list[str], list[dict[str, Any]]]:
@@ -69,12 +74,8 @@ def single_modules(n: int, count: int | None, limit: float) -> tuple[list[str], 
             rows.append(measured(name, problem, solution.makespan, limit))
     certified = [row for row in rows if row["claim"] is not None]
     cells = [f"{n}", f"{len(problems)}", f"{len(rows)}", f"{len(certified)}"]
-    for field, text in (
-        ("made_cpu_s", lambda value: f"{figures.number(value)} s"),
-        ("checked_cpu_s", lambda value: f"{figures.number(value)} s"),
-        ("nodes", "{:,.0f}".format),
-        ("bytes", "{:,.0f}".format),
-    ):
+    count_of = "{:,.0f}".format
+    for field, text in (("made_cpu_s", seconds), ("checked_cpu_s", seconds), ("nodes", count_of), ("bytes", count_of)):
         values = [row[field] for row in certified]
         cells.append(f"{text(statistics.median(values))} / {text(max(values))}" if values else "")
     return cells, rows

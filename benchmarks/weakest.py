@@ -205,7 +205,7 @@ def ahead(gain: float, gap: float, count: int, method: str = "multilevel") -> Ve
         told, reached = [], []
         for name in dict.fromkeys(row["instance"] for row in rows):
             own = {row["method"]: row["value"] for row in rows if row["instance"] == name and row["value"] is not None}
-            bound = max(row["bound"] for row in rows if row["instance"] == name)
+            _, bound = best_of(rows, name)
             value = own.pop(method)
             rival = min(own, key=own.__getitem__)
             reached.append(value <= (1 - gain) * own[rival] or value <= bound / (1 - gap))

@@ -17,7 +17,7 @@ import random
 import re
 import warnings
 import zlib
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -25,6 +25,7 @@ from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 import hetsched as hs
@@ -1648,3 +1649,8 @@ def test_an_alias_stands_for_its_type() -> None:
     rule = annotations._rule(make("numbers", array[np.float64]))
     assert rule is not None
     assert (rule.text, rule.take([1, 2]).dtype) == ("an array of numbers", np.float64)
+
+
+def test_an_alternative_to_whatever_numpy_makes_an_array_of_is_any_value() -> None:
+    assert annotations._rule(npt.ArrayLike | Mapping) is None
+    assert annotations._rule(int | Mapping) is not None

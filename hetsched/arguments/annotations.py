@@ -100,6 +100,8 @@ def _either(rules: list[Rule | None]) -> Rule | None:
     return Rule(text, take)
 
 
+_ARRAYS = set(typing.get_args(npt.ArrayLike))
+"""The parts of ArrayLike, into which an alternative to it takes it apart; none where it is a type of its own."""
 _NONE = Rule("None", lambda value: None if value is None else refuse())
 
 
@@ -117,7 +119,7 @@ def _rule(hint: Any) -> Rule | None:
         return plain[hint]
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
-        if (arrays := set(typing.get_args(npt.ArrayLike))) and arrays <= set(arguments):  # `|` has taken ArrayLike apart
+        if _ARRAYS and _ARRAYS <= set(arguments):
             return None
         return _either([_rule(part) for part in arguments])
     if origin is Literal:

@@ -228,7 +228,7 @@ def any_change(t: SearchData, s: SearchState, log: Log, v: int, rng: np.random.G
             moves = changed and kind < 0.5
     else:
         moves = True
-    return reposition(t, s, log, v, rng) or changed if moves else changed
+    return (moves and reposition(t, s, log, v, rng)) or changed
 
 
 @inner
