@@ -50,9 +50,14 @@ SUITES = {
     f"{LISTS}batch_kernels.py": (f"{LISTS}test_batched.py::test_with_one_input_latencies_count_as_in_the_methods_they_extend",),
     f"{LISTS}transfer_kernels.py": (f"{LISTS}test_contention.py::test_many_transfers_are_those_of_the_definition",),
     f"{LISTS}lookahead_kernels.py": (f"{LISTS}test_lookahead.py::test_it_is_the_algorithm_of_the_book",),
-    f"{SEARCH}disjunctive_kernels.py": (f"{SEARCH}test_tabu.py::test_a_value_is_the_makespan_where_nothing_contends", STATES[1]),
+    f"{SEARCH}disjunctive_kernels.py": (
+        f"{SEARCH}test_tabu.py::test_a_value_is_the_makespan_where_nothing_contends",
+        f"{SEARCH}test_tabu.py::test_loads_break_ties_only_where_no_transfer_takes_time",
+        STATES[1],
+    ),
     f"{SEARCH}move_kernels.py": (f"{SEARCH}test_annealing.py::test_the_critical_chain_follows_the_latest_arrival",),
     f"{SEARCH}state_kernels.py": STATES,
+    "decomposition/window_kernels.py": ("decomposition/test_windows.py::test_limits_are_those_of_the_transfers",),
     "heuristics/randomised_kernels.py": ("heuristics/test_randomised.py::test_the_start_after_a_latency_is_the_later_one",),
     "runtime/assistant_kernels.py": ("runtime/test_assistants.py",),
 }

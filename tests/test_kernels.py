@@ -17,8 +17,6 @@ import hetsched
 PACKAGE = Path(hetsched.__file__).parent
 DECORATORS = {"kernel", "inner", "builder"}
 MOST_ARGUMENTS, MOST_LINES = 8, 80
-FLAT = {"_narrow", "_tighten_by_load", "contradicts"}
-"""Kernels of branch and bound with more arguments; a comment there has the measurement that justifies them."""
 FILES = [path.relative_to(PACKAGE).as_posix() for path in sorted(PACKAGE.rglob("*kernels.py"))]
 
 
@@ -51,7 +49,7 @@ def test_kernels_are_short_typed_and_take_records(file):
         if decorator(function) is None:
             continue
         arguments = function.args.args
-        assert len(arguments) <= MOST_ARGUMENTS or function.name in FLAT, f"{function.name}: {len(arguments)} arguments; make a NamedTuple"
+        assert len(arguments) <= MOST_ARGUMENTS, f"{function.name}: {len(arguments)} arguments; make a NamedTuple"
         lines = 1 + (function.end_lineno or 0) - function.lineno
         assert lines <= MOST_LINES, f"{function.name} has {lines} lines; make it two functions"
         assert all(argument.annotation for argument in arguments), f"{function.name} has an argument without a type"

@@ -8,6 +8,8 @@ transfers. Tasks are numbered in topological order.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from hetsched.analysis.price_kernels import cheapest, even, first_prices, reprice, windows
@@ -20,8 +22,52 @@ _RISE = 1.0 + 1e-6  # factor by which a level has to rise for another round
 NOTHING, DEVICE, ORDER = 0, 1, 2  # kinds of branching
 _NO_NEWS, _NEWS, _CONTRADICTION = 0, 1, 2  # results of propagating orders
 
-# Arguments are flat here, and scratch is passed as rows of few arrays: `contradicts` takes microseconds; with its 18 arrays in
-# named tuples it took 8, 19 and 73 us for 4, 8 and 20 tasks instead of 4, 11 and 60, `choose` 2.5 us instead of 1.3.
+
+class Subset(NamedTuple):
+    """Tasks that are searched."""
+
+    pointer: IntArray
+    """[2, m + 1]: where the arcs of each task begin, as in `levels`, ahead and reversed."""
+    arcs: IntArray
+    """[2, 2, E]"""
+    ways: FloatArray
+    """[2, E, K, K]: seconds of the transfers."""
+    unit: IntArray
+    """[m]: tasks of one number have to be on one device."""
+    weight: FloatArray
+    """[m]: added to the duration of a task where the next one to branch on is chosen."""
+    alike: IntArray
+    """[K]: one number for devices whose exchange changes no duration, transfer time or capacity."""
+    bytes: FloatArray
+    """[m]: bytes of a task in the memory of its device."""
+    room: FloatArray
+    """[K]: bytes of each device; inf where they do not matter."""
+
+
+class Scratch(NamedTuple):
+    """What `contradicts` writes."""
+
+    bounds: FloatArray
+    """[2, m, K]: earliest starts and tails."""
+    chain: IntArray
+    """[2, K]: the next device of a group of exchangeable devices, or -1, and the first of the group."""
+    ints: IntArray
+    """[5, m]: row 2 is the only device left of a task, -1 if there are several; rows 3 and 4 hold permutations of the tasks."""
+    tasks: FloatArray
+    """[5, m]: the first two rows are the least starts and the least tails."""
+    devices: FloatArray
+    """[7, K]"""
+
+
+class Stack(NamedTuple):
+    """Nodes that wait for their turn, the next one last."""
+
+    nodes: FloatArray
+    """[S, 3, m, K]: durations, releases and deliveries."""
+    before: BoolArray
+    """[S, m, m]"""
+    log: IntArray
+    """[N, 4]: of every node what `choose` returned, (NOTHING, 0, 0) if it was refuted, and the only device of the task, or -1."""
 
 
 @inner
@@ -98,24 +144,13 @@ def levels(
 
 
 @inner
-def _narrow(
-    pointer: IntArray,
-    arcs: IntArray,
-    lag: FloatArray,
-    unit: IntArray,
-    least: FloatArray,
-    release: FloatArray,
-    delivery: FloatArray,
-    latest: float,
-    start: FloatArray,
-    tail: FloatArray,
-    scratch: FloatArray,
-) -> bool:
+def _narrow(s: Subset, w: Scratch, node: FloatArray, latest: float) -> bool:
     """Remove every (task, device) that exceeds the horizon, until nothing changes; return False if some task has no device left."""
+    least, start, tail, unit = node[0], w.bounds[0], w.bounds[1], s.unit
     m, size = least.shape
     while True:
-        levels(pointer[0], arcs[0], lag[0], least, release, start, scratch, True)
-        levels(pointer[1], arcs[1], lag[1], least, delivery, tail, scratch, False)
+        levels(s.pointer[0], s.arcs[0], s.ways[0], least, node[1], start, w.tasks[2:], True)
+        levels(s.pointer[1], s.arcs[1], s.ways[1], least, node[2], tail, w.tasks[2:], False)
         changed = False
         for i in range(m):
             possible = False
@@ -148,27 +183,17 @@ def _sort(level: FloatArray, order: IntArray) -> None:
 
 
 @inner
-def _tighten_by_load(
-    before: BoolArray,
-    ahead: bool,
-    head: FloatArray,
-    start: FloatArray,
-    least: FloatArray,
-    release: FloatArray,
-    divisor: float,
-    iterations: int,
-    by_head: IntArray,
-    chain: IntArray,
-    ints: IntArray,
-    devices: FloatArray,
-) -> bool:
+def _tighten_by_load(w: Scratch, node: FloatArray, before: BoolArray, ahead: bool, divisor: float, iterations: int) -> bool:
     """Raise releases by the load of the tasks before each task (or, unless `ahead`, deliveries by the load of those after it).
 
     A task cannot start before ``a`` + the load of those before it with head >= a, for any a, where a device works from the least
-    `start` of these on it; with a positive `divisor` of all times, not before the next multiple of it.
+    start of these on it; with a positive `divisor` of all times, not before the next multiple of it.
     """
+    side = 0 if ahead else 1
+    head, start, by_head, least, release = w.tasks[side], w.bounds[side], w.ints[3 + side], node[0], node[1 + side]
     m, size = least.shape
-    mine, chosen, place = ints[0], ints[1], ints[2]
+    mine, chosen, place = w.ints[0], w.ints[1], w.ints[2]
+    chain, devices = w.chain, w.devices
     load, prices, initial, begin, shared = devices[0], devices[1], devices[2], devices[3], devices[4]
     _sort(head, by_head)
     risen = False
@@ -225,23 +250,15 @@ def _tighten_by_load(
 
 
 @inner
-def _overloads(
-    bounds: FloatArray,
-    least: FloatArray,
-    horizon: float,
-    iterations: int,
-    chain: IntArray,
-    ints: IntArray,
-    tasks: FloatArray,
-    devices: FloatArray,
-) -> tuple[bool, float, float]:
+def _overloads(w: Scratch, least: FloatArray, horizon: float, iterations: int) -> tuple[bool, float, float]:
     """Return whether the tasks between some head and some tail exceed the horizon, and these two.
 
-    A device works for them from the least start of one on it to the least tail. Arguments as in `contradicts`.
+    A device works for them from the least start of one on it to the least tail.
     """
     m, size = least.shape
-    start, tail, head, end = bounds[0], bounds[1], tasks[0], tasks[1]
-    chosen, place, by_end = ints[1], ints[2], ints[4]
+    start, tail, head, end = w.bounds[0], w.bounds[1], w.tasks[0], w.tasks[1]
+    chosen, place, by_end = w.ints[1], w.ints[2], w.ints[4]
+    chain, devices = w.chain, w.devices
     load, prices, initial, begin, rest, starts, ends = devices[0], devices[1], devices[2], devices[3], devices[4], devices[5], devices[6]
     if horizon == np.inf:
         return False, 0.0, 0.0
@@ -294,22 +311,13 @@ def _overloads(
 
 
 @kernel
-def overload(
-    bounds: FloatArray,
-    least: FloatArray,
-    horizon: float,
-    iterations: int,
-    chain: IntArray,
-    ints: IntArray,
-    tasks: FloatArray,
-    devices: FloatArray,
-) -> tuple[bool, float, float]:
-    """Return whether the tasks between some head and some tail exceed the horizon, and these two; row 1 of `devices` has the prices.
+def overload(w: Scratch, least: FloatArray, horizon: float, iterations: int) -> tuple[bool, float, float]:
+    """Return whether the tasks between some head and some tail exceed the horizon, and these two.
 
-    Arguments as in `contradicts`, but for rows 0 and 1 of `tasks`, which have the heads and tails, and row 2 of `ints`.
+    Starts and tails, and row 2 of the whole numbers, are as `contradicts` writes them; row 1 of what devices have becomes the prices.
     """
-    first_prices(least, bounds[0], bounds[1], chain, devices[2])
-    return _overloads(bounds, least, horizon, iterations, chain, ints, tasks, devices)
+    first_prices(least, w.bounds[0], w.bounds[1], w.chain, w.devices[2])
+    return _overloads(w, least, horizon, iterations)
 
 
 @inner
@@ -369,30 +377,13 @@ def _least_levels(least: FloatArray, start: FloatArray, tail: FloatArray, head: 
 
 
 @kernel
-def contradicts(
-    pointer: IntArray,
-    arcs: IntArray,
-    lag: FloatArray,
-    unit: IntArray,
-    node: FloatArray,
-    before: BoolArray,
-    horizon: float,
-    divisor: float,
-    iterations: int,
-    bounds: FloatArray,
-    chain: IntArray,
-    ints: IntArray,
-    tasks: FloatArray,
-    devices: FloatArray,
-) -> bool:
+def contradicts(s: Subset, w: Scratch, node: FloatArray, before: BoolArray, horizon: float, divisor: float, iterations: int) -> bool:
     """Propagate the constraints of a node and a horizon; return whether they contradict one another.
 
     Parameters
     ----------
-    pointer, arcs, lag : [2, m + 1], [2, 2, E], [2, E, K, K]
-        As in `levels`, ahead and reversed.
-    unit : [m]
-        Tasks of one number have to be on one device.
+    s, w : Subset, Scratch
+        Starts, tails and the only devices left are written into the latter.
     node : [3, m, K]
         Least, release and delivery; tightened in place.
     before : [m, m]
@@ -403,48 +394,24 @@ def contradicts(
         All times of schedules of which one is shortest are multiples of it; 0 if that is unknown.
     iterations : int
         Number of iterations that improve prices.
-    bounds : [2, m, K]
-        Written: earliest starts and tails.
-    ints : [5, m]
-        Row 2 is written: the only device left of a task, -1 if there are several. Rows 3 and 4 hold permutations of the tasks.
-    chain : [2, K]
-        Written: the next device of a group of exchangeable devices, or -1, and the first of the group.
-    tasks, devices : [5, m], [7, K]
-        Scratch.
     """
     least, release, delivery = node[0], node[1], node[2]
-    start, tail = bounds[0], bounds[1]
-    head, end = tasks[0], tasks[1]
-    place = ints[2]
-    m = len(least)
-    latest = horizon * (1.0 + 8.0 * m * 2.2e-16)  # rounding along a path must not remove a device
+    start, tail, place = w.bounds[0], w.bounds[1], w.ints[2]
+    latest = horizon * (1.0 + 8.0 * len(least) * 2.2e-16)  # rounding along a path must not remove a device
     for _ in range(_ROUNDS):
-        if not _narrow(pointer, arcs, lag, unit, least, release, delivery, latest, start, tail, tasks[2:]):
+        if not _narrow(s, w, node, latest):
             return True
-        _least_levels(least, start, tail, head, end, place)
-        first_prices(least, start, tail, chain, devices[2])
+        _least_levels(least, start, tail, w.tasks[0], w.tasks[1], place)
+        first_prices(least, start, tail, w.chain, w.devices[2])
         news = _put_in_order(before, place, least, release, delivery, start, tail, latest)
         if news == _CONTRADICTION:
             return True
         for side in range(2):
-            if _tighten_by_load(
-                before,
-                side == 0,
-                tasks[side],
-                bounds[side],
-                least,
-                node[1 + side],
-                divisor,
-                iterations,
-                ints[3 + side],
-                chain,
-                ints,
-                devices,
-            ):
+            if _tighten_by_load(w, node, before, side == 0, divisor, iterations):
                 news = _NEWS
         if news == _NO_NEWS:
             break
-    return _overloads(bounds, least, horizon, iterations, chain, ints, tasks, devices)[0]
+    return _overloads(w, least, horizon, iterations)[0] or _overfills(s, place, w.devices[0])
 
 
 @inner
@@ -497,3 +464,151 @@ def choose(
     if task >= 0:
         return ORDER, task, other
     return NOTHING, 0, 0
+
+
+@kernel
+def connect(source: IntArray, target: IntArray, pointer: IntArray, arcs: IntArray, before: BoolArray) -> None:
+    """Write the arcs of edges [E] between tasks, by ascending targets, ahead and reversed, and which tasks precede others.
+
+    Shapes as in `Subset`; `before` is [m, m].
+    """
+    m = len(before)
+    pointer[:], before[:] = 0, False
+    for e in range(len(source)):
+        pointer[0, target[e] + 1] += 1
+        pointer[1, source[e] + 1] += 1
+    for j in range(m):
+        pointer[0, j + 1] += pointer[0, j]
+        pointer[1, j + 1] += pointer[1, j]
+    for e in range(len(source)):
+        i, j = source[e], target[e]
+        arcs[0, 0, e], arcs[0, 1, e] = e, i
+        arcs[1, 0, pointer[1, i]], arcs[1, 1, pointer[1, i]] = e, j
+        pointer[1, i] += 1  # for now to where the next arc of the task goes
+        for x in range(i):
+            before[x, j] = before[x, j] or before[x, i]
+        before[i, j] = True
+    for j in range(m, 0, -1):
+        pointer[1, j] = pointer[1, j - 1]
+    pointer[1, 0] = 0
+
+
+@kernel
+def exchangeable(least: FloatArray, lag: FloatArray, room: FloatArray, alike: IntArray) -> None:
+    """Write into `alike` [K] the first device that may be exchanged for each, without a change of durations, transfer times or capacity.
+
+    `least` [m, K], `lag` [E, K, K] and `room` [K] are these. What may be exchanged for one device may be so for each other.
+    """
+    for k in range(len(room)):
+        alike[k] = k
+        for h in range(k):
+            if alike[h] == h and room[h] == room[k] and _same_times(least, lag, h, k):
+                alike[k] = h
+                break
+
+
+@inner
+def _same_times(least: FloatArray, lag: FloatArray, h: int, k: int) -> bool:
+    for i in range(len(least)):
+        if least[i, h] != least[i, k]:
+            return False
+    for e in range(len(lag)):
+        for x in range(lag.shape[1]):
+            y = h + k - x if x in (h, k) else x
+            if lag[e, h, y] != lag[e, k, x] or lag[e, y, h] != lag[e, x, k]:
+                return False
+    return True
+
+
+@inner
+def _overfills(s: Subset, place: IntArray, needed: FloatArray) -> bool:
+    """Return whether the tasks with only one device exceed its memory; `needed` [K] is scratch."""
+    needed[:] = 0.0
+    for i in range(len(place)):
+        if place[i] >= 0:
+            needed[place[i]] += s.bytes[i]
+    for k in range(len(needed)):
+        if needed[k] > s.room[k]:
+            return True
+    return False
+
+
+@inner
+def _twins(s: Subset, node: FloatArray, h: int, k: int) -> bool:
+    """Return whether the exchange of two devices maps the schedules of a node one to one."""
+    if s.alike[h] != s.alike[k]:
+        return False
+    for i in range(node.shape[1]):
+        if node[0, i, h] == np.inf and node[0, i, k] == np.inf:
+            continue
+        for row in range(3):
+            if node[row, i, h] != node[row, i, k]:
+                return False
+    return True
+
+
+@inner
+def _branch(s: Subset, choice: tuple[int, int, int], node: FloatArray, before: BoolArray, first: FloatArray, ahead: BoolArray) -> None:
+    """Divide a propagated node: `first` and `ahead` become the more promising branch, `node` and `before` the other one."""
+    kind, task, other = choice
+    m, size = node.shape[1:]
+    for i in range(m):
+        for row in range(3):
+            for k in range(size):
+                first[row, i, k] = node[row, i, k]
+        for j in range(m):
+            ahead[i, j] = before[i, j]
+    if kind == ORDER:
+        ahead[task, other] = True
+        before[other, task] = True
+        return
+    for k in range(size):
+        twins = k != other and _twins(s, first, other, k)
+        for i in range(m):
+            if s.unit[i] != s.unit[task]:
+                continue
+            if k == other or twins:
+                node[0, i, k] = np.inf
+            if k != other:
+                first[0, i, k] = np.inf
+
+
+@inner
+def _length(least: FloatArray, start: FloatArray, tail: FloatArray) -> float:
+    """Return the longest of the shortest paths through each task."""
+    length = 0.0
+    for i in range(len(least)):
+        shortest = np.inf
+        for k in range(least.shape[1]):
+            shortest = min(shortest, start[i, k] + least[i, k] + tail[i, k])
+        length = max(length, shortest)
+    return length
+
+
+@kernel
+def search(
+    s: Subset, w: Scratch, stack: Stack, depth: int, most: int, horizon: float, divisor: float, iterations: int
+) -> tuple[int, int, float]:
+    """Search the first `depth` nodes of a stack for a schedule of at most `horizon` seconds, for at most `most` nodes.
+
+    Returns the number of nodes then in the stack, the number of nodes searched, and the length of the schedule found in seconds, whose
+    devices and starts are in the scratch; -1 if there is none. It returns early if the stack is full.
+    """
+    start, tail, place = w.bounds[0], w.bounds[1], w.ints[2]
+    done = 0
+    while 0 < depth < len(stack.nodes) and done < most:
+        top = depth - 1
+        node, before = stack.nodes[top], stack.before[top]
+        refuted = contradicts(s, w, node, before, horizon, divisor, iterations)
+        choice = (NOTHING, 0, 0) if refuted else choose(before, node[0], place, start, tail, s.weight)
+        stack.log[done, 0], stack.log[done, 1], stack.log[done, 2] = choice
+        stack.log[done, 3] = place[choice[1]] if len(place) else -1
+        done += 1
+        if refuted:
+            depth -= 1
+        elif choice[0] == NOTHING:
+            return depth, done, _length(node[0], start, tail)
+        else:
+            _branch(s, choice, node, before, stack.nodes[depth], stack.before[depth])
+            depth += 1
+    return depth, done, -1.0

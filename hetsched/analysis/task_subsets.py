@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from hetsched.errors import InvalidArgument
 from hetsched.problem.problem import Problem
 from hetsched.stopping import NEVER, Deadline
 
+if TYPE_CHECKING:
+    from hetsched.analysis.branch_and_bound_kernels import Stack, Subset
+
 _STEP = 0.02
 _CLOSE = 1e-7
 """Relative improvement of a schedule below which the search ends."""
@@ -26,8 +29,14 @@ _NEAR = 5e-3
 _COARSE = 2e-3
 """The same if refutations end open, relative to the time from the first start."""
 _PRICES = 4
-"""Improvements of the prices of devices; more cost more than they gain."""
+"""Improvements of the prices of devices, unless a budget has another number; more cost more than they gain."""
 _ROWS = 5
+_DEPTH = 4
+"""Nodes that the stack of a search has room for at first."""
+_WORK = 20_000
+"""Work of a search between two looks at the time: some 2 ms."""
+_MOST_AT_ONCE = 256
+"""The most nodes between two looks."""
 
 
 class SingleInputProblem:
@@ -92,6 +101,8 @@ class RefutationBudget:
     log: list[tuple[int, int, int, int]] | None = None
     """If given, every node of a refutation is appended, first branches first: what `choose` returned, (NOTHING, 0, 0) for one that
     was refuted, and the device of the task."""
+    prices: int = _PRICES
+    """Improvements of the prices of devices in each node."""
 
     @property
     def over(self) -> bool:
@@ -148,8 +159,7 @@ class TaskSubset:
         source, target = (by_task[np.searchsorted(self.tasks, ends[edges], sorter=by_task)] for ends in (graph.source, graph.target))
         by_target = np.argsort(target, kind="stable")
         self.edges = edges[by_target]
-        self._connect(source[by_target], target[by_target])
-        self._complete(single_input.lag(self.edges))
+        self._connect(source[by_target], target[by_target], single_input.lag(self.edges))
 
     @classmethod
     def of_given(cls, given: GivenTasks, source: IntArray, target: IntArray, lag: FloatArray) -> TaskSubset:
@@ -157,77 +167,64 @@ class TaskSubset:
         new = cls.__new__(cls)
         new.single_input, new.tasks = given, np.arange(len(given.least))
         new.edges = np.argsort(target, kind="stable")
-        new._connect(source[new.edges], target[new.edges])
-        new._complete(np.ascontiguousarray(lag[new.edges]))
+        new._connect(source[new.edges], target[new.edges], np.ascontiguousarray(lag[new.edges]))
         return new
 
-    def _connect(self, source: IntArray, target: IntArray) -> None:
-        """Set the edges, which are sorted by their targets, and the ancestors."""
-        m = len(self.tasks)
-        self.pred, self.pointer = source, np.searchsorted(target, np.arange(m + 1))
-        self.before = np.zeros((m, m), bool)
-        for p, j in zip(source.tolist(), target.tolist(), strict=True):
-            self.before[:, j] |= self.before[:, p]
-            self.before[p, j] = True
+    def _connect(self, source: IntArray, target: IntArray, lag: FloatArray) -> None:
+        """Set the edges, which are sorted by their targets, their transfer times, and what the kernels take and write."""
+        from hetsched.analysis import branch_and_bound_kernels as kernels
 
-    def _complete(self, lag: FloatArray) -> None:
-        m, size = len(self.tasks), self.single_input.n_devices
-        self.lag, self.unit = lag, self.single_input.unit[self.tasks]
-        self.place = {i: x for x, i in enumerate(self.tasks.tolist())}
-        self.mates = [np.flatnonzero(self.unit == unit) for unit in self.unit]
-        """Co-located tasks of each task, including itself."""
-        self._levels, self._ints = np.empty((2, m, size)), np.tile(np.arange(m), (_ROWS, 1))
-        self._chain, self._room = np.empty((2, size), np.int64), (np.empty((5, m)), np.empty((7, size)))
-        self._connect_both()
-        self._lags = np.unique(lag)
-        self._scarce = bool(np.isfinite(self.single_input.room).any())
-
-    def _connect_both(self) -> None:
-        """Set the arcs of the kernels, ahead and reversed."""
-        m, edge = len(self.tasks), np.arange(len(self.pred))
-        target = np.repeat(np.arange(m), np.diff(self.pointer))
-        reverse = np.argsort(self.pred, kind="stable")
-        self._pointer = np.stack([self.pointer, np.searchsorted(self.pred[reverse], np.arange(m + 1))])
-        self._arcs = np.stack([[edge, self.pred], [reverse, target[reverse]]])
-        self._ways = np.stack([self.lag, self.lag.transpose(0, 2, 1)])
+        self._shape = m, size = len(self.tasks), self.single_input.n_devices
+        self._ends, self.before = (source, target), np.empty((m, m), bool)
+        self._pointer, self._arcs = np.empty((2, m + 1), np.int64), np.empty((2, 2, len(source)), np.int64)
+        kernels.connect(source, target, self._pointer, self._arcs, self.before)
+        self.lag, self.unit, self._ways = lag, self.single_input.unit[self.tasks], np.stack([lag, lag.transpose(0, 2, 1)])
+        chain, ints = np.empty((2, size), np.int64), np.tile(np.arange(m), (_ROWS, 1))
+        self._scratch = kernels.Scratch(np.empty((2, m, size)), chain, ints, np.empty((5, m)), np.empty((7, size)))
 
     @cached_property
-    def _alike(self) -> BoolArray:
-        """Whether exchanging two devices changes no duration, transfer time or capacity, [K, K]; that is transitive."""
-        classes: list[list[int]] = []
-        for k in range(self.single_input.n_devices):
-            same = next((others for others in classes if self._exchangeable(others[0], k)), None)
-            if same is None:
-                classes.append([k])
-            else:
-                same.append(k)
-        alike = np.zeros((self.single_input.n_devices,) * 2, bool)
-        for same in classes:
-            alike[np.ix_(same, same)] = True
-        return alike
+    def place(self) -> dict[int, int]:
+        """The position of each task."""
+        return {i: x for x, i in enumerate(self.tasks.tolist())}
 
     @cached_property
+    def _lags(self) -> FloatArray:
+        return np.unique(self.lag)
+
+    @cached_property
+    def _searched(self) -> Subset:
+        """The tasks as the kernels take them."""
+        from hetsched.analysis import branch_and_bound_kernels as kernels
+
+        given, alike = self.single_input, np.empty(self.single_input.n_devices, np.int64)
+        kernels.exchangeable(given.least[self.tasks], self.lag, given.room, alike)
+        weight = self._weight(alike)
+        return kernels.Subset(self._pointer, self._arcs, self._ways, self.unit, weight, alike, given.bytes[self.tasks], given.room)
+
+    @cached_property
+    def _stack(self) -> Stack:
+        from hetsched.analysis import branch_and_bound_kernels as kernels
+
+        m, size = self._shape
+        return kernels.Stack(np.empty((_DEPTH, 3, m, size)), np.empty((_DEPTH, m, m), bool), np.empty((_MOST_AT_ONCE, 4), np.int64))
+
+    @property
     def weight(self) -> FloatArray:
         """Seconds that the transfers of a task take at least in all, if each leads to another device, [m]; 0 if no two devices are alike.
 
         Where devices are equal, transfers are what the place of a task decides; else it is durations.
         """
-        m, size = self._levels.shape[1:]
-        if np.count_nonzero(self._alike) == size:
+        return self._searched.weight
+
+    def _weight(self, alike: IntArray) -> FloatArray:
+        m, size = self._shape
+        if (alike == np.arange(size)).all():
             return np.zeros(m)
         apart = np.where(np.eye(size, dtype=bool), np.inf, self.lag).min(axis=(1, 2))
         apart[np.isinf(apart)] = 0.0
         edge, end = self._arcs.transpose(1, 0, 2).reshape(2, -1)
         weight: FloatArray = np.bincount(end, apart[edge], m).astype(np.float64)
         return weight
-
-    def _exchangeable(self, h: int, k: int) -> bool:
-        least, room = self.single_input.least, self.single_input.room
-        if room[h] != room[k] or not np.array_equal(least[self.tasks, h], least[self.tasks, k]):
-            return False
-        image = np.arange(len(room))
-        image[[h, k]] = k, h
-        return np.array_equal(self.lag[:, h, image], self.lag[:, k]) and np.array_equal(self.lag[:, image, h], self.lag[:, :, k])
 
     @checked
     def ancestry(self, tasks: Sequence[int]) -> TaskSubset:
@@ -241,13 +238,10 @@ class TaskSubset:
             return self
         new = TaskSubset.__new__(TaskSubset)
         new.single_input, new.tasks = self.single_input, self.tasks[chosen]
-        number = np.cumsum(chosen) - 1
-        target = np.repeat(np.arange(len(self.tasks)), np.diff(self.pointer))
-        kept = chosen[self.pred] & chosen[target]
-        new.pred, new.edges = number[self.pred[kept]], self.edges[kept]
-        new.pointer = np.searchsorted(number[target[kept]], np.arange(len(new.tasks) + 1))
-        new.before = np.ascontiguousarray(self.before[np.ix_(chosen, chosen)])
-        new._complete(np.ascontiguousarray(self.lag[kept]))
+        number, (source, target) = np.cumsum(chosen) - 1, self._ends
+        kept = chosen[source] & chosen[target]
+        new.edges = self.edges[kept]
+        new._connect(number[source[kept]], number[target[kept]], np.ascontiguousarray(self.lag[kept]))
         return new
 
     @checked
@@ -276,10 +270,11 @@ class TaskSubset:
         return rows
 
     def _node(self, release: FloatArray | None, delivery: FloatArray | None, pins: Iterable[tuple[int, int]]) -> FloatArray:
-        lower = np.zeros((3, *self._levels.shape[1:]))
+        lower = np.zeros((3, *self._shape))
         lower[0] = self.single_input.least[self.tasks]
         for task, device in pins:
-            _keep(lower[0], self.mates[self.place[task]], device)
+            mates, others = self.unit == self.unit[self.place[task]], np.arange(self._shape[1]) != device
+            lower[0][np.ix_(mates, others)] = np.inf
         if release is not None:
             lower[1] = release[self.tasks]
         if delivery is not None:
@@ -298,7 +293,7 @@ class TaskSubset:
         from hetsched.analysis import branch_and_bound_kernels as kernels
 
         start: FloatArray = np.empty_like(node[0])
-        kernels.levels(self._pointer[0], self._arcs[0], self._ways[0], node[0], node[1], start, self._room[0][2:], True)
+        kernels.levels(self._pointer[0], self._arcs[0], self._ways[0], node[0], node[1], start, self._scratch.tasks[2:], True)
         return start
 
     @checked
@@ -311,7 +306,7 @@ class TaskSubset:
         from hetsched.analysis import branch_and_bound_kernels as kernels
 
         tail = np.empty_like(node[0])
-        kernels.levels(self._pointer[1], self._arcs[1], self._ways[1], node[0], node[2], tail, self._room[0][2:], False)
+        kernels.levels(self._pointer[1], self._arcs[1], self._ways[1], node[0], node[2], tail, self._scratch.tasks[2:], False)
         return float((self._starts(node) + node[0] + tail).min(axis=1).max(initial=0.0))
 
     @checked
@@ -383,98 +378,56 @@ class TaskSubset:
     def _refute(self, node: FloatArray, horizon: float, budget: RefutationBudget, divisor: float) -> bool | float:
         from hetsched.analysis import branch_and_bound_kernels as kernels
 
-        self._ints[3] = self._ints[4] = np.arange(len(self.tasks))
+        self._scratch.ints[3:] = np.arange(len(self.tasks))
         if divisor and math.isfinite(horizon):
             horizon = math.floor(horizon / divisor) * divisor
-        stack = [(node.copy(), self.before.copy())]
-        left, work = budget.nodes, len(self.tasks) ** 2 * self.single_input.n_devices
-        while stack:
+        stack = self._stack
+        stack.nodes[0], stack.before[0] = node, self.before
+        depth, left, work = 1, budget.nodes, len(self.tasks) ** 2 * self.single_input.n_devices
+        at_once = min(max(1, _WORK // max(1, work)), _MOST_AT_ONCE)
+        while depth:
             if left == 0 or budget.over:
                 budget.open += 1
                 return False
-            left -= 1
-            budget.work += work
-            state, before = stack.pop()
-            refuted = self._contradicts(state, before, horizon, divisor)
-            start, tail = self._levels
-            kind, task, other = (kernels.NOTHING, 0, 0) if refuted else self._choose(before, state)
+            most = min(left, at_once)
+            if math.isfinite(budget.most):
+                most = min(most, max(1, math.ceil((budget.most - budget.work) / max(1, work))))
+            depth, done, length = kernels.search(self._searched, self._scratch, stack, depth, most, float(horizon), divisor, budget.prices)
+            left -= done
+            budget.work += work * done
             if budget.log is not None:
-                budget.log.append((kind, task, other, int(self._ints[2, task])))
-            if refuted:
-                continue
-            if kind == kernels.NOTHING:
+                budget.log += map(tuple, stack.log[:done].tolist())
+            if length >= 0.0:
                 if budget.found is not None:
                     budget.found(self)
-                return float((start + state[0] + tail).min(axis=1).max(initial=0.0))
-            stack += self._branches(state, before, kind, task, other) if left else [(state, before)]
+                return float(length)
+            if depth == len(stack.nodes):
+                nodes, before = (np.concatenate([rows, np.empty_like(rows)]) for rows in (stack.nodes, stack.before))
+                stack = self._stack = stack._replace(nodes=nodes, before=before)
         return True
 
     def _contradicts(self, node: FloatArray, before: BoolArray, horizon: float, divisor: float = 0.0) -> bool:
         """Propagate a node, orders and a horizon, the former two in place; return whether they contradict one another.
 
-        The earliest starts and the tails are then in `_levels`.
+        The earliest starts and the tails are then the bounds in `_scratch`.
         """
         from hetsched.analysis import branch_and_bound_kernels as kernels
 
-        refuted: bool = kernels.contradicts(
-            self._pointer,
-            self._arcs,
-            self._ways,
-            self.unit,
-            node,
-            before,
-            float(horizon),
-            divisor,
-            _PRICES,
-            self._levels,
-            self._chain,
-            self._ints,
-            *self._room,
-        )
-        return refuted or (self._scarce and self._overfills(self._ints[2]))
+        refuted: bool = kernels.contradicts(self._searched, self._scratch, node, before, float(horizon), divisor, _PRICES)
+        return refuted
 
     def _choose(self, before: BoolArray, node: FloatArray) -> tuple[int, int, int]:
         """Return the branching of a node that has just been propagated."""
         from hetsched.analysis import branch_and_bound_kernels as kernels
 
-        start, tail = self._levels
-        chosen: tuple[int, int, int] = kernels.choose(before, node[0], self._ints[2], start, tail, self.weight)
+        start, tail = self._scratch.bounds
+        chosen: tuple[int, int, int] = kernels.choose(before, node[0], self._scratch.ints[2], start, tail, self.weight)
         return chosen
 
     def _check(self, node: FloatArray) -> None:
-        check_array(node, "node", (3, *self._levels.shape[1:]))
-
-    def _overfills(self, place: IntArray) -> bool:
-        """Return whether the tasks with only one device exceed its memory; `place` is -1 for the others."""
-        settled = place >= 0
-        needed = np.bincount(place[settled], self.single_input.bytes[self.tasks[settled]], len(self.single_input.room))
-        return bool((needed > self.single_input.room).any())
+        check_array(node, "node", (3, *self._shape))
 
     def schedule(self) -> tuple[IntArray, FloatArray]:
         """Return devices [m] and starts [m] of the schedule that `refute` has just found."""
-        place = self._ints[2].copy()
-        return place, self._levels[0][np.arange(len(place)), place]
-
-    def _branches(self, state: FloatArray, before: BoolArray, kind: int, task: int, other: int) -> list[tuple[FloatArray, BoolArray]]:
-        """Return the two branches of a node, the more promising last."""
-        from hetsched.analysis import branch_and_bound_kernels as kernels
-
-        second, behind = state.copy(), before.copy()
-        if kind == kernels.DEVICE:
-            twins = self._alike[other]
-            if np.count_nonzero(twins) > 1:  # their exchange maps each schedule with the task on one to one with it on the other
-                state[1:, np.isinf(state[0])] = 0.0
-                twins = twins & (state == state[:, :, other, None]).all(axis=(0, 1))
-            second[0, self.mates[task][:, None], np.flatnonzero(twins)] = np.inf
-            _keep(state[0], self.mates[task], other)
-        else:
-            behind[other, task] = True
-            before[task, other] = True
-        return [(second, behind), (state, before)]
-
-
-def _keep(least: FloatArray, tasks: IntArray, device: int) -> None:
-    """Remove all devices but one from some tasks."""
-    kept = least[tasks, device]
-    least[tasks] = np.inf
-    least[tasks, device] = kept
+        place = self._scratch.ints[2].copy()
+        return place, self._scratch.bounds[0][np.arange(len(place)), place]

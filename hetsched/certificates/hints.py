@@ -78,7 +78,8 @@ def between(view: View, cost: FloatArray) -> Iterator[Token]:
     ints, tasks, devices = np.zeros((5, n), np.int64), np.stack([view.head, view.end]), np.empty((7, size))
     chain = np.empty((2, size), np.int64)
     ints[2], ints[4] = view.place, np.arange(n)
-    found, head, tail = kernels.overload(np.stack([view.start, view.tail]), least, view.horizon, _ITERATIONS, chain, ints, tasks, devices)
+    scratch = kernels.Scratch(np.stack([view.start, view.tail]), chain, ints, tasks, devices)
+    found, head, tail = kernels.overload(scratch, least, view.horizon, _ITERATIONS)
     if found:
         prices = whole(devices[1])
         for rule in "bw":

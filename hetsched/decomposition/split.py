@@ -123,6 +123,7 @@ def split(
     largest: int = LARGEST,
     workers: int | None = None,
     symmetry: str | None = "tasks",
+    windows: bool = True,
     improve: bool = True,
 ) -> None:
     """Solve each module for the pairs of end devices that matter, and join the best.
@@ -130,8 +131,8 @@ def split(
     With several channels between modules, several inputs, memory limits or co-location labels it is a
     heuristic: the joint decision is simulated, with modules that overlap. Then windows of the schedule, tasks that start one
     after another or are connected, are solved again by branch and bound with all other decisions kept, until many in a row are
-    not shorter. With several inputs they begin with the schedule of HEFT, one batch of each task, and one or two
-    tasks of a window may be divided into other batches.
+    not shorter. With several inputs they begin with the schedule of HEFT, one batch of each task, one or two tasks of a
+    window are divided into other batches, and slightly longer schedules are taken in between, up to the limit.
 
     Parameters
     ----------
@@ -150,6 +151,8 @@ def split(
     symmetry : str or None
         Criterion by which solvers order identical devices: "batches", "tasks" or "time". With None symmetries
         are ignored, and exchangeable pairs of devices are evaluated separately.
+    windows : bool
+        Whether windows follow where the split is a heuristic; without them modules have their part of the time too.
     improve : bool
         Whether a search of the complete problem, which has a name of its own in the history, follows where the split is a
         heuristic. It has half of the time or of the evaluations.
@@ -173,7 +176,7 @@ def split(
         end = monitor.deadline.part(SHARE if heuristic and improve else 1.0)
         path = series.program.solve(
             evaluate,
-            deadline=end.part(JOINED) if heuristic else end,
+            deadline=end.part(JOINED) if heuristic and windows else end,
             executor=executor,
             parallel=workers,
             on_progress=news,
@@ -182,7 +185,7 @@ def split(
         news(path)
         for trouble in path.troubles:
             monitor.note(trouble)
-        if heuristic and problem.n_devices <= MOST_DEVICES and (first := _first(problem, monitor)) is not None:
+        if heuristic and windows and problem.n_devices <= MOST_DEVICES and (first := _first(problem, monitor)) is not None:
             evaluations = None if monitor.budget.evaluations is None else monitor.budget.evaluations - monitor.evaluations
             if evaluations is not None and improve:
                 evaluations = int(SHARE * evaluations)

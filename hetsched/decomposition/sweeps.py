@@ -32,13 +32,17 @@ AT_ONCE = 0.5
 MOST_DEVICES = 64
 """The most devices with windows, whose transfer times are stored for all pairs."""
 DIVIDED = 2
-"""The most tasks of a window whose batches change."""
+"""The most tasks of a window whose batches change; with several inputs at least one does."""
 ALIKE = 0.5
 """Share of the changed batches that have the inputs of those of a parent or child."""
 WHOLE = 0.4
 """Share of the other changed batches that are one of all inputs."""
 MOST_BATCHES, MOST_DIVISIONS = 3, 1000
 """The most batches of a task after a change, and the most changes of each number of them."""
+HOT, COLD = 1e-3, 1e-4
+"""Temperatures at the beginning and at the end where batches change, relative to the makespan."""
+PRICES = 1
+"""Improvements of prices in each node of a window; with 4 of them fewer windows are solved, and schedules are longer."""
 PART = 1 / 20
 """The part of the time left that a window may take."""
 
@@ -70,7 +74,7 @@ class Arrange:
         monitor = self.monitor
         deadline = Deadline.after(self.seconds, time.monotonic if monitor is None else monitor.clock)
         stop = None if monitor is None else lambda: monitor.should_stop
-        budget = RefutationBudget(nodes=self.nodes, deadline=deadline, stop=stop)
+        budget = RefutationBudget(nodes=self.nodes, deadline=deadline, stop=stop, prices=PRICES)
         found = self.window.shorter(self.shorter, budget)
         return Arranged(found, found is None and not budget.open)
 
@@ -82,14 +86,19 @@ class _Job(NamedTuple):
     """The free tasks, if their batches are those of the schedule."""
     window: WindowOfBatches
     arrange: Arrange
+    longer: float
+    """The relative excess over the present makespan up to which a schedule is taken."""
 
 
 class Sweeps:
     """The sweeps of one solve over a schedule.
 
-    The free tasks of a window start one after another, or are connected. With several inputs one or two of them may be divided
+    The free tasks of a window start one after another, or are connected. With several inputs one or two of them are divided
     into other batches. Windows are drawn at random and solved one after another, or several at a time; a shorter schedule
     takes the place of the one before. From level to level windows have more tasks and are solved with more nodes.
+
+    With other batches, and a limit of time or evaluations, this is simulated annealing until the limit: a schedule is taken if it
+    is at most T ln(1/u) longer, u uniform on (0, 1], where T falls geometrically from `HOT` to `COLD`.
 
     Parameters
     ----------
@@ -121,25 +130,29 @@ class Sweeps:
     ) -> None:
         self.problem, self.monitor, self.parallel, self.deadline, self.largest = problem, monitor, parallel, deadline, largest
         self.last = np.inf if evaluations is None else monitor.evaluations + evaluations
+        self.limits = np.array(self._left)
         self.jobs = Jobs[_Job](executor, self._learn, monitor.note)
         self.divisions = _divisions(problem)
         self.settled: set[bytes] = set()
         """Windows that have no shorter schedule."""
         self.failures = 0
+        self.makespan = np.inf
+        """The shortest makespan, in seconds."""
         self._take(schedule)
 
     def _take(self, schedule: Schedule) -> None:
-        self.batches, self.makespan = Batches(self.problem, schedule), schedule.makespan
+        self.batches, self.present = Batches(self.problem, schedule), schedule.makespan
         self.order = self.batches.tasks_by_start()
         self.settled.clear()
-        self.failures = 0
+        if self.present < self.makespan * (1 - BETTER):
+            self.makespan, self.failures = self.present, 0
 
     def run(self) -> None:
-        """Run sweeps until no window is shorter, or the solve has to stop."""
+        """Run sweeps until no window is shorter, or with a temperature to the limit, or the solve has to stop."""
         try:
-            before = np.inf
-            while self.makespan < before * (1 - BETTER) and not self._over:
-                before = self.makespan
+            before, count = np.inf, -1
+            while not self._over and (self.makespan < before * (1 - BETTER) or (self._temperature and self.monitor.evaluations > count)):
+                before, count = self.makespan, self.monitor.evaluations
                 for most, nodes in LEVELS:
                     if self._over or self.largest < most > LEVELS[0][0]:
                         break
@@ -151,6 +164,20 @@ class Sweeps:
     @property
     def _over(self) -> bool:
         return self.monitor.should_stop or self.deadline.over or self.monitor.evaluations >= self.last
+
+    @property
+    def _left(self) -> tuple[float, float]:
+        """The seconds and the evaluations that are left; inf without a limit."""
+        return self.deadline.left, self.last - self.monitor.evaluations
+
+    @property
+    def _temperature(self) -> float:
+        """The present temperature; 0 where schedules have to be shorter."""
+        limited = np.isfinite(self.limits) & (self.limits > 0)
+        if not (self.divisions and limited.any()):
+            return 0.0
+        share = float((np.array(self._left)[limited] / self.limits[limited]).min())
+        return float(COLD * (HOT / COLD) ** max(0.0, share))
 
     def _level(self, most: int, nodes: int) -> None:
         """Solve windows of a level until none of many is shorter."""
@@ -171,8 +198,9 @@ class Sweeps:
         if window is None:
             self.failures += 1
             return
-        arrange = Arrange(window.window, self.makespan, nodes, self.deadline.part(PART).limit, self.monitor)
-        self.jobs.submit(_Job(key, window, arrange), arrange)
+        longer = -self._temperature * float(np.log(1.0 - self.monitor.rng.random())) if divided else 0.0
+        arrange = Arrange(window.window, self.present * (1 + longer), nodes, self.deadline.part(PART).limit, self.monitor)
+        self.jobs.submit(_Job(key, window, arrange, longer), arrange)
 
     def _tasks(self, most: int) -> IntArray:
         """Draw the free tasks of a window."""
@@ -201,7 +229,7 @@ class Sweeps:
         if not self.divisions:
             return {}
         rng, result = self.monitor.rng, {}
-        for task in rng.choice(tasks, min(len(tasks), int(rng.integers(DIVIDED + 1))), replace=False).tolist():
+        for task in rng.choice(tasks, min(len(tasks), 1 + int(rng.integers(DIVIDED))), replace=False).tolist():
             if self.problem.graph.colocation[task] is not None:
                 continue
             near = self._neighbours(task)
@@ -219,7 +247,7 @@ class Sweeps:
         return bool(np.isfinite(self.problem.usable_durations[task][:, sizes]).any(axis=0).all())
 
     def _learn(self, job: _Job, arranged: Arranged) -> None:
-        """Take the joint decision of a window if it is shorter, or record that it is not."""
+        """Take the joint decision of a window if it is shorter, or not much longer, or record that there is none."""
         self.monitor.evaluated(1)
         self.failures += 1
         decision = None if arranged.found is None else job.window.joined(*arranged.found)
@@ -228,10 +256,10 @@ class Sweeps:
                 makespan = self.monitor.offer(decision)
             except InvalidSchedule:  # batches that became one wait for one another
                 return
-            if makespan < self.makespan * (1 - BETTER):
+            if makespan < self.present * (1 + job.longer - BETTER):
                 best = self.monitor.best
                 self._take(best if best is not None and makespan == self.monitor.incumbent else simulate(self.problem, decision))
-        elif arranged.closed and job.key and job.arrange.shorter == self.makespan:
+        elif arranged.closed and job.key and job.arrange.shorter == self.present:
             self.settled.add(job.key)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -14,6 +15,9 @@ from hetsched.problem.problem import Problem
 from hetsched.schedule.arcs import of_schedule
 from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
+
+if TYPE_CHECKING:
+    from hetsched.decomposition.window_kernels import ScheduleRows
 
 BETTER = 1e-9
 """Relative difference of makespans that counts."""
@@ -33,7 +37,7 @@ class Window(NamedTuple):
     batches: GivenTasks
     """Those that are not free have one device."""
     source: IntArray
-    """[arcs]: the sending batch of each arc between them."""
+    """[arcs]: the sending batch of each arc between them, by ascending receiving batches."""
     target: IntArray
     """[arcs]: the receiving batch."""
     lag: FloatArray
@@ -54,9 +58,10 @@ class Window(NamedTuple):
         subset.before[self.order[:, 0], self.order[:, 1]] = True
         found: list[tuple[IntArray, FloatArray]] = []
         budget.found = lambda subset: found.append(subset.schedule())
-        node, answer = subset.node(self.release, self.delivery), horizon
+        node, answer = subset._node(self.release, self.delivery, ()), horizon
+        divisor = subset._divisor(node)
         while True:
-            answer = subset.refute(node, answer * (1 - _STEP), budget)
+            answer = subset._refute(node, answer * (1 - _STEP), budget, divisor)
             if isinstance(answer, bool) or answer <= 0.0:
                 return found[-1] if found else None
 
@@ -96,6 +101,16 @@ class Batches:
         """Whether memory may be exceeded."""
         self.tail = self._tails(order)
 
+    @cached_property
+    def rows(self) -> ScheduleRows:
+        """The batches as the kernels take them."""
+        from hetsched.decomposition.window_kernels import ScheduleRows
+
+        n, columns = self.problem.n_tasks, (self.task, self.device, self.start, self.finish, self.tail, self.inputs)
+        pointer = row_starts(np.bincount(self.task, minlength=n))
+        members = np.argsort(self.task, kind="stable")
+        return ScheduleRows(*columns, pointer, members, np.empty(len(self.task), np.int64), np.full(n, -1))
+
     def _tails(self, order: IntArray) -> FloatArray:
         arcs = of_schedule(self.problem, self.schedule)[1]
         place = np.argsort(order)
@@ -130,13 +145,14 @@ class Batches:
         divisions : mapping of task to bool array [batches, L], optional
             The batches of free tasks without a co-location label, by their inputs. Default: as in the schedule.
         """
-        free = np.isin(self.task, tasks)
-        low, high = self.start[free].min(initial=np.inf), self.finish[free].max(initial=0.0)
-        before = ~free & (self.finish <= low) & (self.start < low)
-        after = ~free & (self.start >= high) & (self.finish > high)
-        if np.count_nonzero(~(before | after)) > MOST_AT_ONCE:
+        from hetsched.decomposition import window_kernels as kernels
+
+        chosen = np.zeros(self.problem.n_tasks, bool)
+        chosen[tasks] = True
+        free = chosen[self.task]
+        if kernels.classify(self.rows, free) > MOST_AT_ONCE:
             return None
-        return WindowOfBatches(self, free, before, after, {} if divisions is None else divisions)
+        return WindowOfBatches(self, free, {} if divisions is None else divisions)
 
 
 class WindowOfBatches:
@@ -151,11 +167,15 @@ class WindowOfBatches:
         Their inputs.
     """
 
-    def __init__(self, batches: Batches, free: BoolArray, before: BoolArray, after: BoolArray, divisions: Mapping[int, BoolArray]) -> None:
-        self.batches, problem = batches, batches.problem
-        divided = np.isin(batches.task, list(divisions))
-        self.before, self.after = np.flatnonzero(before), np.flatnonzero(after)
-        self.kept = np.flatnonzero(~(before | after | divided))
+    def __init__(self, batches: Batches, free: BoolArray, divisions: Mapping[int, BoolArray]) -> None:
+        from hetsched.decomposition import window_kernels as kernels
+
+        self.batches, problem, where = batches, batches.problem, batches.rows.where
+        self.before, self.after = np.flatnonzero(where == kernels.BEFORE), np.flatnonzero(where == kernels.AFTER)
+        inside = where >= kernels.FREE
+        for divided in divisions:
+            inside[batches.task == divided] = False
+        self.kept = np.flatnonzero(inside)
         new = np.repeat(np.array(list(divisions), np.int64), [len(division) for division in divisions.values()])
         task = np.concatenate([batches.task[self.kept], new])
         by_rank = np.argsort(problem.graph.rank[task], kind="stable")
@@ -165,30 +185,18 @@ class WindowOfBatches:
         self.window = self._window(free)
 
     def _window(self, free: BoolArray) -> Window:
-        batches, kept, m = self.batches, self.kept, len(self.task)
-        problem, devices = batches.problem, np.arange(batches.problem.n_devices)
-        rows = np.concatenate([self.before, self.after])
-        edge, source, target, count = self._arcs(
-            np.concatenate([self.task, batches.task[rows]]), np.concatenate([self.inputs, batches.inputs[rows]])
-        )
-        limits = []
-        for ahead, outside, first in ((True, self.before, m), (False, self.after, m + len(self.before))):
-            ours, others, times = (target, source, batches.finish) if ahead else (source, target, batches.tail)
-            limit = np.tile(self._latest(outside, times), (m, 1))
-            arcs = np.flatnonzero((others >= first) & (others < first + len(outside)) & (ours < m))
-            other = outside[others[arcs] - first]
-            there = batches.device[other, None]
-            lag = problem.transfer_times(edge[arcs, None], there if ahead else devices, devices if ahead else there, count[arcs, None])
-            np.maximum.at(limit, ours[arcs], times[other, None] + lag)
-            limits.append(limit)
-        release, delivery = limits
-        inside = np.flatnonzero((source < m) & (target < m))
-        edge, source, target, count = edge[inside], source[inside], target[inside], count[inside]
-        lag = problem.transfer_times(edge[:, None, None], devices[:, None], devices, count[:, None, None])
-        fixed = kept[~free[kept] & (batches.finish[kept] > batches.start[kept])]
-        order = [self.place[np.searchsorted(kept, fixed[batches.device[fixed] == k])] for k in devices]
-        pairs = np.concatenate([np.column_stack([row[:-1], row[1:]]) for row in order])
-        return Window(self._given(free, rows), source, target, lag, release, delivery, pairs)
+        from hetsched.decomposition import window_kernels as kernels
+
+        batches, size = self.batches, self.batches.problem.n_devices
+        place = np.empty(len(batches.task), np.int64)
+        place[self.kept] = self.place
+        rows = kernels.WindowRows(self.task, self.inputs, place)
+        arcs = orders = 0
+        for _ in range(2):  # first to count the arcs
+            limits = kernels.new_limits(len(self.task), arcs, size)
+            arcs, orders = kernels.connect(batches.problem.arrays, batches.rows, rows, limits)
+        given = self._given(free, np.concatenate([self.before, self.after]))
+        return Window(given, limits.source, limits.target, limits.lag, limits.release, limits.delivery, limits.order[:orders])
 
     def _given(self, free: BoolArray, rows: IntArray) -> GivenTasks:
         """Return the batches of the window; `rows` are the others."""
@@ -214,32 +222,6 @@ class WindowOfBatches:
             left = problem.cluster.memory_bytes - np.bincount(batches.device[rows], claim, problem.n_devices)
             room = np.maximum(left, 0.0) * levels.CAPACITY
         return GivenTasks(least, unit, weight[self.task] + activation[self.task] * sizes, room)
-
-    def _latest(self, rows: IntArray, times: FloatArray) -> FloatArray:
-        """Return the latest of some times on each device, without batches that take none."""
-        batches = self.batches
-        result = np.zeros(batches.problem.n_devices)
-        rows = rows[batches.finish[rows] > batches.start[rows]]
-        np.maximum.at(result, batches.device[rows], times[rows])
-        return result
-
-    def _arcs(self, task: IntArray, inputs: BoolArray) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-        """Return edges with their batches, source and target, and the number of common inputs, for tasks and inputs of batches."""
-        graph = self.batches.problem.graph
-        by_task = np.argsort(task, kind="stable")
-        first = np.searchsorted(task[by_task], np.arange(graph.n_tasks + 1))
-        number = np.diff(first)
-        times = number[graph.source] * number[graph.target]
-        edge = np.repeat(np.arange(graph.n_edges), times)
-        pair = np.arange(len(edge)) - np.repeat(np.cumsum(times) - times, times)
-        behind = graph.target[edge]
-        source = by_task[first[graph.source[edge]] + pair // number[behind]]
-        target = by_task[first[behind] + pair % number[behind]]
-        if inputs.shape[1] == 1:
-            return edge, source, target, np.ones(len(edge), np.int64)
-        count = (inputs[source] & inputs[target]).sum(axis=1)
-        both = count > 0
-        return edge[both], source[both], target[both], count[both]
 
     def joined(self, device: IntArray, start: FloatArray) -> Decision | None:
         """Return the decision of the complete problem for devices and starts of the window's batches.

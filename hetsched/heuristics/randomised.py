@@ -13,7 +13,7 @@ from hetsched.heuristics.list_scheduling.static import place_heft, ranks
 from hetsched.heuristics.memory_accounts import memory_needs
 from hetsched.heuristics.pacing import bursts
 from hetsched.problem.problem import Problem
-from hetsched.search import Auto, Monitor, Supports, method
+from hetsched.search import Auto, Monitor, Supports, batches_given, method
 
 
 @method(
@@ -22,7 +22,7 @@ from hetsched.search import Auto, Monitor, Supports, method
     source="the construction phase of GRASP (Feo and Resende 1995) on HEFT, in our reading",
     supports=Supports(inputs="whole"),
     turn=330,
-    auto=Auto(weight=0.5),
+    auto=Auto(weight=0.5, when=batches_given),
 )
 def random_heft(
     problem: Problem,

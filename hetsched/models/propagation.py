@@ -63,7 +63,7 @@ class Tightening:
         np.fill_diagonal(before, False)
         if subset._contradicts(node, before, horizon * (1 + ROUNDING)):
             return None
-        head, tail = subset._levels
+        head, tail = subset._scratch.bounds
         there = np.isfinite(node[0])
         x[~there.ravel()] = 0.0
         np.maximum(start, self._first(head, there, horizon), out=start)

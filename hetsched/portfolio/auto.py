@@ -62,7 +62,8 @@ def auto(
     The list schedulers run first, beginning with the best single device and HEFT. Then searches take turns,
     each from the best schedule of all methods; a solver proves small problems, and bounds get a share of the
     time. If more than two seconds are left, they run in worker processes, one for each core, or one by each worker
-    of the `executor` of the solve. With an evaluation limit everything runs in this process, without solvers, and the
+    of the `executor` of the solve. A search of this package that is the only one runs in this process to the end, unless
+    there is an executor or one core. With an evaluation limit everything runs in this process, without solvers, and the
     schedule is reproducible.
 
     Parameters
@@ -154,6 +155,16 @@ class Race:
     def running(self) -> list[Member]:
         """The members that have not retired."""
         return [member for member in self.members if not member.retired]
+
+    @property
+    def searches(self) -> list[Member]:
+        """The running members that search as long as they have time."""
+        return [member for member in self.running if not member.proves and not member.at_once]
+
+    @property
+    def occupied(self) -> bool:
+        """Whether this process has members of its own."""
+        return any(member.here for member in self.running)
 
     # ------------------------------------------------------------ constructive methods
 
@@ -272,7 +283,7 @@ class Race:
         if member.method.kind is Kind.BOUND:
             part = self.left if apart else self.left / 2  # of one worker's time, or of all that there is
             return part / 2 if member.turns else min(self.bound_seconds, 0.3 * part)
-        searches = [other for other in self.running if not other.proves and not other.at_once]
+        searches = self.searches
         if self.by_evaluations:
             assert self.monitor.budget.evaluations is not None
             fewest = min(other.turns for other in searches)
@@ -282,6 +293,8 @@ class Race:
         if member.method.kind is Kind.EXACT:
             part = SPLIT if member.splits and self.problem.inputs > 1 else SOLVED
             return self.left if self.slots > 1 or not searches else part * self.left
+        if len(searches) == 1 and all(other.turns for other in self.running if other.proves):
+            return self.left
         if not apart and self.left <= WORTH_WORKERS:
             fewest = min(other.turns for other in searches)
             return self.left * member.weight / sum(other.weight for other in searches if other.turns == fewest)
@@ -315,17 +328,18 @@ class Race:
         if self.monitor.executor is None:
             exact = any(member.method.kind is Kind.EXACT for member in self.running)
             self.threads = slots // 2 if exact and slots >= 4 else 1
-            here = any(member.here for member in self.running)
-            self.slots = max(1, slots - (self.threads - 1) - here)
+            self.slots = max(1, slots - (self.threads - 1) - self.occupied)
+        lone = self._lone()
         with contextlib.ExitStack() as stack:
             try:
-                pool = stack.enter_context(Pool(self.problem, self.slots, stack.enter_context(processes(self.monitor.executor))))
+                start = stack.enter_context(processes(self.monitor.executor))
+                pool = stack.enter_context(Pool(self.problem, self.slots - (lone is not None), start))
             except OSError as error:
                 self.monitor.note(f"no worker process can be started ({error}); all members take turns in this one")
                 self.slots = 1
                 self.run_in_turn()
                 return
-            self._while_loading(pool)
+            self._search_here(pool, lone)
             while not self.over:
                 self._fill(pool)
                 busy = [worker for worker in pool.workers if worker.receiver is not None or not worker.ready]
@@ -344,23 +358,30 @@ class Race:
                 self.monitor.stop(Stop.TIME_LIMIT)  # the time left is too short for another turn
             self._finish(pool)
 
-    def _while_loading(self, pool: Pool) -> None:
-        """Search in this process until the workers have loaded, unless it has members."""
-        if any(member.here for member in self.running):
+    def _built_in(self) -> list[Member]:
+        """Return the searches of hetsched; a plug-in may crash, and must do so in a worker."""
+        known = [member for member in self.searches if member.method.kind is Kind.SEARCH and member.method.auto is not None]
+        return [member for member in known if member.method.function.__module__.startswith("hetsched.")]
+
+    def _lone(self) -> Member | None:
+        """Return the only search, if it can run in this process to the end: turns would begin it anew again and again."""
+        apart = self.monitor.executor is None and self.slots > 1 and not self.occupied
+        return next(iter(self._built_in()), None) if apart and len(self.searches) == 1 else None
+
+    def _search_here(self, pool: Pool, lone: Member | None) -> None:
+        """Search in this process until the workers have loaded, or to the end by a search that is the only one."""
+        if self.occupied:
             return
 
         def look(job_monitor: JobMonitor) -> None:
             self._attend(pool)
-            if all(worker.ready for worker in pool.workers):
+            if lone is None and all(worker.ready for worker in pool.workers):
                 job_monitor.stop(Stop.STOPPED)
 
-        # Only methods of hetsched: a plug-in may crash, and must do so in a worker.
-        built_in = [member for member in self.running if member.method.function.__module__.startswith("hetsched.")]
-        searches = [member for member in built_in if member.method.kind is Kind.SEARCH and member.method.auto is not None]
-        first = max(searches, key=lambda member: member.weight, default=None)
-        while first is not None and not self.over and not all(worker.ready for worker in pool.workers):
-            done, _ = run_here(self.monitor, self._job(first, SHORTEST), look)
-            if done.stopped is Stop.FINISHED:  # it has ended by itself
+        first = lone or max(self._built_in(), key=lambda member: member.weight, default=None)
+        while first is not None and not self.over and (lone or not all(worker.ready for worker in pool.workers)):
+            done, _ = run_here(self.monitor, self._job(first, self.left - MARGIN if lone else SHORTEST), look)
+            if lone or done.stopped is Stop.FINISHED:  # it has ended by itself
                 return
 
     def _attend(self, pool: Pool) -> None:

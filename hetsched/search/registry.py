@@ -94,6 +94,11 @@ def several_inputs(problem: Problem) -> bool:
     return problem.inputs > 1
 
 
+def batches_given(problem: Problem) -> bool:
+    """Return whether every schedule has the same batches: there is one input, or one batch size."""
+    return problem.inputs == 1 or problem.n_sizes == 1
+
+
 def large(problem: Problem) -> bool:
     """Return whether the graph has more than `LARGE` tasks."""
     return problem.n_tasks > LARGE

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 import hetsched as hs
+from hetsched.analysis import task_subsets
 from hetsched.analysis.task_subsets import RefutationBudget, SingleInputProblem, TaskSubset
 from hetsched.errors import InvalidProblem, UnsupportedFeature
 from hetsched.problem.links import UNCONTENDED
@@ -208,6 +209,21 @@ def test_equal_devices_are_tried_once() -> None:
         assert subset.refute(subset.node(), 1.5, budget) is True
         nodes.append(len(budget.log or []))
     assert nodes[0] < nodes[1]
+
+
+@examples(30)
+@given(problem=problems(n_tasks=st.integers(2, 6), inputs=1, communication="delay"), share=st.floats(0.5, 1.0))
+def test_how_often_the_time_is_looked_at_and_room_for_nodes_change_nothing(problem: hs.Problem, share: float) -> None:
+    best = brute_force(problem)
+    horizon = share * (1.0 if best is None else best.makespan)
+    answers = []
+    for work, depth in ((1, 2), (task_subsets._WORK, task_subsets._DEPTH)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(task_subsets, "_WORK", work)
+            patch.setattr(task_subsets, "_DEPTH", depth)
+            budget, subset = RefutationBudget(200, log=[]), everything(problem)
+            answers.append((subset.refute(subset.node(), horizon, budget), budget.log, budget.work, budget.open))
+    assert answers[0] == answers[1]
 
 
 @examples(50)

@@ -189,4 +189,7 @@ def test_windows_shorten_the_schedules_of_overlapping_modules(communication, inp
     assert one.makespan < hs.solve(problem, "bheft").makespan
     assert hs.verify(problem, one.schedule) == []
     assert "annealing" not in one.methods.method
+    alone = hs.solve(problem, "split", evaluations=400, options={**options, "windows": False})
+    assert alone.makespan > one.makespan
+    assert hs.verify(problem, alone.schedule) == []
     assert "annealing" in hs.solve(problem, "split", evaluations=400, options={**options, "improve": True}).methods.method

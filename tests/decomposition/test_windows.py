@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import instances
@@ -12,10 +13,12 @@ from hypothesis import strategies as st
 
 import hetsched as hs
 from hetsched.analysis.task_subsets import RefutationBudget
+from hetsched.decomposition import sweeps as sweeps_module
 from hetsched.decomposition import windows as windows_module
 from hetsched.decomposition.sweeps import Sweeps
 from hetsched.decomposition.windows import Batches
 from hetsched.search import Budget, Monitor
+from hetsched.stopping import NEVER, Deadline
 from hetsched.testing import brute_force, problems
 from hetsched.testing.clocks import SteppingClock
 from hetsched.testing.profiles import examples
@@ -87,6 +90,45 @@ def test_a_window_contains_its_schedule_and_keeps_all_other_decisions(made):
         assert joined.makespan <= schedule.makespan * LONGER
 
 
+@examples(40, HealthCheck.filter_too_much)
+@given(windows())
+def test_limits_are_those_of_the_transfers(made):
+    """Of each pair of batches of two tasks joined by an edge with a common input, one in the window, one before it, in it or after it."""
+    problem, batches, tasks, divisions = made
+    part = batches.window(tasks, divisions)
+    window, devices = part.window, np.arange(problem.n_devices)
+    arcs = []
+    release, delivery = np.zeros((2, len(part.task), len(devices)))
+    takes = batches.finish > batches.start
+    for rows, limit, times in ((part.before, release, batches.finish), (part.after, delivery, batches.tail)):
+        for b in rows[takes[rows]]:
+            limit[:, batches.device[b]] = np.maximum(limit[:, batches.device[b]], times[b])
+    for e, (p, q) in enumerate(problem.graph.edges.tolist()):
+        for y in np.flatnonzero(part.task == q):
+            for b in part.before[batches.task[part.before] == p]:
+                if common := int((batches.inputs[b] & part.inputs[y]).sum()):
+                    lag = problem.transfer_times(e, batches.device[b], devices, common)
+                    release[y] = np.maximum(release[y], batches.finish[b] + lag)
+            arcs += [
+                (int(y), int(x), problem.transfer_times(e, devices[:, None], devices, common).tolist())
+                for x in np.flatnonzero(part.task == p)
+                if (common := int((part.inputs[x] & part.inputs[y]).sum()))
+            ]
+        for x in np.flatnonzero(part.task == p):
+            for b in part.after[batches.task[part.after] == q]:
+                if common := int((part.inputs[x] & batches.inputs[b]).sum()):
+                    lag = problem.transfer_times(e, devices, batches.device[b], common)
+                    delivery[x] = np.maximum(delivery[x], batches.tail[b] + lag)
+    np.testing.assert_array_equal(window.release, release)
+    np.testing.assert_array_equal(window.delivery, delivery)
+    given = zip(window.target.tolist(), window.source.tolist(), window.lag.tolist(), strict=True)
+    assert (np.diff(window.target) >= 0).all()
+    assert sorted(given) == sorted(arcs)
+    fixed = part.kept[~np.isin(batches.task[part.kept], tasks) & takes[part.kept]]
+    orders = [tuple(part.place[np.searchsorted(part.kept, fixed[batches.device[fixed] == k])].tolist()) for k in devices]
+    assert sorted(map(tuple, window.order.tolist())) == sorted(pair for row in orders for pair in itertools.pairwise(row))
+
+
 @examples(15, HealthCheck.filter_too_much)
 @given(windows(inputs=1, communication="delay", memory="static", batching="once"))
 def test_the_window_of_all_tasks_is_the_problem(made):
@@ -112,6 +154,31 @@ def test_windows_of_very_many_batches_are_passed_over(monkeypatch):
     sweeps = Sweeps(problem, monitor, schedule, None, 1, monitor.deadline)
     sweeps.run()
     assert (sweeps.makespan, monitor.evaluations) == (schedule.makespan, 0)
+
+
+def test_the_temperature_falls_with_time_and_evaluations_and_is_none_without_other_batches_or_limits():
+    clock = SteppingClock(step=0)
+    for inputs in (1, 4):
+        problem = instances.profiled(4, 2, inputs=inputs)
+        schedule = hs.solve(problem, "heft").schedule
+        monitor = Monitor(problem, Budget(100.0), clock=clock)
+
+        def sweeps(deadline, evaluations=None, problem=problem, schedule=schedule, monitor=monitor):
+            return Sweeps(problem, monitor, schedule, None, 1, deadline, evaluations)
+
+        assert sweeps(NEVER)._temperature == 0.0
+        timed, counted = sweeps(Deadline.after(10.0, clock)), sweeps(NEVER, 20)
+        if inputs == 1:
+            assert timed._temperature == counted._temperature == 0.0
+            continue
+        assert timed._temperature == counted._temperature == pytest.approx(sweeps_module.HOT)
+        clock.now += 5.0
+        monitor.evaluated(10)
+        middle = math.sqrt(sweeps_module.HOT * sweeps_module.COLD)
+        assert timed._temperature == pytest.approx(middle)
+        assert counted._temperature == pytest.approx(middle)
+        clock.now += 10.0
+        assert timed._temperature == pytest.approx(sweeps_module.COLD)
 
 
 def test_batches_of_a_task_on_one_device_become_one():

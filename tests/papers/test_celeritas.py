@@ -232,10 +232,26 @@ def test_deviations_decide_beyond_what_measuring_twice_shows(rows: list[Row], ve
     assert claim(rows, "table-5", "The average deviation of the time").verdict is verdict
 
 
-def test_exact_memory_holds_the_claims_of_memory() -> None:
-    memory = [one for one in evaluation.report(evaluated(0.4, 0.01), FULL).claims if "memory" in one.text]
-    assert verdicts(memory) == {Verdict.HELD}
+def test_memory_that_is_exact_by_construction_shows_nothing() -> None:
+    rows = evaluated(0.4, 0.01)
+    memory = [one for one in evaluation.report(rows, FULL).claims if "memory" in one.text]
+    assert verdicts(memory) == {Verdict.UNSEEN}
     assert len(memory) == 3
+    assert all(one.reason.endswith("by construction") for one in memory)
+    for row in rows:
+        row["deviations"]["memory"] = {"mean": 0.3, "weighted": 0.3, "within": [0.0] * len(evaluation.LIMITS)}
+    assert verdicts(one for one in evaluation.report(rows, FULL).claims if "memory" in one.text) == {Verdict.NOT_HELD}
+
+
+def test_one_model_that_is_slower_in_every_run_decides_by_the_clock() -> None:
+    rows = evaluated(0.1, 0.0)
+    text = "Under Celeritas' placement measuring takes less time"
+    rows[0]["placements"]["celeritas"]["runs"] = [1.9, 2.1]
+    assert claim(rows, "figure-6", text).verdict is Verdict.UNSEEN  # the runs of one model overlap
+    for row in rows:
+        if row["model"] == "nmt":
+            row["placements"]["celeritas"]["runs"] = [3.0, 3.1]
+    assert claim(rows, "figure-6", text).verdict is Verdict.NOT_HELD
 
 
 def test_figure_6_adds_the_steps_to_the_placing() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import sys
@@ -25,11 +26,13 @@ QUICK, FULL = Setting(quick=True), Setting()
 
 
 def made(cases: Sequence[Case], makespan: Callable[[Case], float], **more: Any) -> list[Row]:
-    """Return rows of stacks, modules or networks with given makespans, found after a second."""
+    """Return rows of stacks, modules or networks with given makespans, found after a second, and twice as long before."""
     rows = []
     for case in cases:
         value = makespan(case)
-        rows.append({**case, "makespan": value, "history": [[1.0, value]], "proven": False, "wall_s": 1.5, "cpu_s": 1.0, **more})
+        rows.append(
+            {**case, "makespan": value, "history": [[0.5, 2 * value], [1.0, value]], "proven": False, "wall_s": 1.5, "cpu_s": 1.0, **more}
+        )
     return rows
 
 
@@ -57,16 +60,16 @@ def test_every_item_has_fewer_cases_when_quick(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(networks, "available", lambda: list(networks.SHIPPED))
     counts = {item.name: tuple(sum(map(item.possible, item.cases(setting))) for setting in (QUICK, FULL)) for item in PAPER.items}
     assert counts == {
-        "table-1": (91, 546),
+        "table-1": (98, 588),
         "table-2": (16, 16),
-        "table-3": (16, 72),
-        "table-4": (84, 504),
+        "table-3": (20, 90),
+        "table-4": (91, 546),
         "table-5": (26, 294),
-        "figure-3": (24, 72),
-        "figure-4": (72, 216),
-        "figure-5": (24, 72),
-        "figure-6": (72, 216),
-        "figure-7": (77, 231),
+        "figure-3": (26, 78),
+        "figure-4": (78, 234),
+        "figure-5": (26, 78),
+        "figure-6": (78, 234),
+        "figure-7": (84, 252),
     }
 
 
@@ -91,9 +94,9 @@ def test_the_printed_tables_have_nine_numbers_for_each_of_seven_stacks(inputs: i
     printed = tables.printed(inputs)
     assert list(printed) == list(stacks.KINDS)
     assert {len(row) for row in printed.values()} == {9}
-    gaps = [1 - row["bound"] / min(row["milp"], row["split"]) for row in printed.values()]
+    gaps = [1 - row["bound"] / min(row["milp"], row[solving.SPLIT]) for row in printed.values()]
     assert gaps[1] == pytest.approx(0.0659 if inputs == 1 else 0.3389, abs=1e-3)
-    assert all(row["bound"] <= row["split"] < min(row[name] for name in solving.baselines(inputs)) for row in printed.values())
+    assert all(row["bound"] <= row[solving.SPLIT] < min(row[name] for name in solving.baselines(inputs)) for row in printed.values())
 
 
 def test_profiled_stacks_take_as_long_as_the_papers_networks():
@@ -103,7 +106,8 @@ def test_profiled_stacks_take_as_long_as_the_papers_networks():
 
 def as_printed(case: Case) -> float:
     """Return what the paper prints for a stack; ours are as long as its split, CP-SAT as its MILP."""
-    method = {"cpsat": "milp", "annealing": "split", "auto": "split", "recursion": "bound"}.get(case["method"], case["method"])
+    ours = dict.fromkeys(solving.OURS, solving.SPLIT)
+    method = {"cpsat": "milp", "recursion": "bound", **ours}.get(case["method"], case["method"])
     return tables.printed(case["inputs"])[case["dependence"], case["channels"]][method]
 
 
@@ -115,19 +119,25 @@ def test_the_papers_own_figures_hold_its_claims():
     assert verdict(latency, "On sdep stacks").verdict is Verdict.HELD
     assert verdict(latency, "On wdep stacks").verdict is Verdict.HELD
     assert verdict(latency, "closer to the optimum on sdep").verdict is Verdict.HELD
-    assert verdict(latency, "lower bound is closer").verdict is Verdict.HELD
+    assert verdict(latency, "difference of the gaps, by the paper's recursion").verdict is Verdict.HELD
+    assert verdict(latency, "difference of the gaps, by our bound").verdict is Verdict.HELD
     throughput = tables.report(made(tables.cases(FULL, stacks.INPUTS), as_printed), FULL, stacks.INPUTS)
     assert {claim.verdict for claim in throughput.claims} == {Verdict.HELD}
     first = latency.tables[0]
     assert first.rows[0][1:10] == ["212", "210", "104", "99.9", "97.5", "98.9", "80.1", "80.1", "80.1"]
     assert first.rows[1][1:8] == ["211.7", "209.9", "104.4", "99.9", "97.5", "98.9", "80.1"]
     assert [row[-1] for row in latency.tables[-1].rows] == ["0.0 %", "6.6 %", "14.8 %", "22.5 %", "1.3 %", "6.3 %", "13.3 %"]
-    assert latency.notes == []
+    assert latency.notes == [
+        "The split with windows, ours, is longer than the best schedule known on sdep stacks by at most 0.4 % on average over a run, 0.5 % "
+        "on one stack and on wdep stacks by at most 4.9 % on average over a run, 7.5 % on one stack."
+    ]
 
 
 def test_a_split_no_better_than_heft_holds_no_claim_and_seeds_may_disagree():
     def poor(case: Case) -> float:
-        return as_printed({**case, "method": "heft" if case["method"] in ("split", "milp", "cpsat", "auto") else case["method"]})
+        return as_printed(
+            {**case, "method": "heft" if case["method"] in (solving.SPLIT, "milp", "cpsat", *solving.OURS) else case["method"]}
+        )
 
     report = tables.report(made(tables.cases(FULL, 1), poor), FULL, 1)
     assert verdict(report, "more than 3 times lower").verdict is Verdict.NOT_HELD
@@ -140,12 +150,16 @@ def test_a_split_no_better_than_heft_holds_no_claim_and_seeds_may_disagree():
 
 def test_a_bound_above_a_schedule_is_told():
     rows = made(tables.cases(QUICK, 1), lambda case: 2.0 if case["method"] == "bound" else 1.0)
-    (note,) = tables.report(rows, QUICK, 1).notes
+    *_, note = tables.report(rows, QUICK, 1).notes
     assert "the bound 2.0 s is above the makespan 1.0 s" in note
 
 
 def test_missing_rows_leave_blanks():
-    rows = [row for row in made(tables.cases(FULL, 1), as_printed) if row["method"] != "split" and row["channels"] < 3]
+    rows = [
+        row
+        for row in made(tables.cases(FULL, 1), as_printed)
+        if row["method"] not in (solving.SPLIT, solving.WINDOWS) and row["channels"] < 3
+    ]
     report = tables.report(rows, FULL, 1)
     assert report.tables[0].rows[0][9] == ""
     assert set(report.tables[0].rows[4][1:]) == {""}
@@ -172,7 +186,7 @@ def test_figure_7_has_the_share_of_the_best_after_some_seconds():
 
 
 def test_one_stack_is_measured():
-    case = stacks.case(4, 2, "sdep", 2, 1, "split", 0, 2.0)
+    case = stacks.case(4, 2, "sdep", 2, 1, solving.SPLIT, 0, 2.0)
     row = PAPER.measure(case, None)
     bound = PAPER.measure({**case, "method": "bound"}, None)
     assert 0 < bound["makespan"] <= row["makespan"] * (1 + 1e-9)
@@ -184,7 +198,8 @@ def test_one_stack_is_measured():
 
 def test_table_3_compares_times_to_nearly_the_best():
     def rows(whole: float, split: float) -> list[Row]:
-        history = {"milp": [[whole, 1.005]], "cpsat": [[2 * whole, 1.0]], "split": [[0.0, 2.0], [split, 1.0]], "annealing": [[1.0, 1.0]]}
+        history = {"milp": [[whole, 1.005]], "cpsat": [[2 * whole, 1.0]], "annealing": [[1.0, 1.0]], "split": [[0.1, 1.0]]}
+        history[solving.SPLIT] = [[0.0, 2.0], [split, 1.0]]
         return [
             {
                 **case,
@@ -198,7 +213,7 @@ def test_table_3_compares_times_to_nearly_the_best():
         ]
 
     held = runtimes.report(rows(80.0, 0.2), FULL)
-    assert held.tables[0].rows[0][:5] == ["5, sdep", "80", "160", "0.20", "400x"]
+    assert held.tables[0].rows[0][:6] == ["5, sdep", "80", "160", "0.20", "0.10", "400x"]
     assert held.tables[0].rows[0][-3:] == ["83", "2.26", "37x"]
     assert [claim.verdict for claim in held.claims] == [Verdict.HELD, Verdict.HELD, Verdict.NOT_HELD, Verdict.HELD]
     slow = runtimes.report(rows(80.0, 10.0), FULL)
@@ -220,10 +235,10 @@ def test_a_method_that_was_stopped_bounds_the_factor():
         ]
 
     late = runtimes.report(rows("milp cpsat"), FULL)
-    assert late.tables[0].rows[0][1:5] == ["never", "never", "2.0", "more than 45.0x"]
+    assert late.tables[0].rows[0][1:6] == ["never", "never", "2.0", "2.0", "more than 45.0x"]
     assert [claim.verdict for claim in late.claims[:2]] == [Verdict.HELD, Verdict.UNSEEN], "more than 45, perhaps not more than 395"
-    never = runtimes.report(rows("split"), FULL)
-    assert never.tables[0].rows[0][4] == "less than 0.0222x"
+    never = runtimes.report(rows(solving.SPLIT), FULL)
+    assert never.tables[0].rows[0][5] == "less than 0.0222x"
     assert [claim.verdict for claim in never.claims[:2]] == [Verdict.NOT_HELD, Verdict.NOT_HELD]
 
 
@@ -293,14 +308,14 @@ def test_figure_3_decides_gains_by_network_and_optimality_by_proofs(monkeypatch:
     assert verdict(report, "converge to the optimum").verdict is Verdict.HELD
     unproven = single.network_latency([{**row, "proven": False} for row in rows], FULL)
     assert verdict(unproven, "converge to the optimum").verdict is Verdict.UNSEEN
-    longer = [{**row, "makespan": row["makespan"] * (1 + (row["method"] == "split"))} for row in rows]
+    longer = [{**row, "makespan": row["makespan"] * (1 + (row["method"] == solving.SPLIT))} for row in rows]
     assert verdict(single.network_latency(longer, FULL), "converge to the optimum").verdict is Verdict.NOT_HELD
 
 
 @pytest.mark.parametrize("item", ["figure-5", "figure-6"])
 def test_a_proof_denies_that_the_milp_is_not_solved_in_two_hours(item: str):
     def makespan(case: Case) -> float:
-        return 1.0 if case["method"] in ("split", "auto", "annealing") else 0.5 if case["method"] == "bound" else 1.5
+        return 1.0 if case["method"] in (solving.SPLIT, *solving.OURS) else 0.5 if case["method"] == "bound" else 1.5
 
     rows = made(PAPER.item(item).cases(QUICK), makespan)
     report = PAPER.item(item).report(rows, QUICK)
@@ -310,8 +325,27 @@ def test_a_proof_denies_that_the_milp_is_not_solved_in_two_hours(item: str):
     assert verdict(proven, "not solved in two hours").verdict is Verdict.NOT_HELD
 
 
+@pytest.mark.parametrize("item", ["figure-5", "figure-6"])
+def test_what_is_not_measured_yet_is_not_counted_as_a_loss(item: str):
+    cases = PAPER.item(item).cases(FULL)
+    report = functools.partial(PAPER.item(item).report, setting=FULL)
+    rows = made(cases, lambda case: 1.0 if case["method"] == solving.SPLIT else 1.5)
+    splits = [row for row in rows if row["method"] == solving.SPLIT]
+    assert splits
+    none = report([row for row in rows if row["method"] != solving.SPLIT])
+    assert verdict(none, "better than the MILP").reason == "not measured"
+    part = report([row for row in rows if row is not splits[0]])
+    assert "-100" not in verdict(part, "better than the MILP").reason
+    assert f"of {len({row['seed'] for row in splits}) - 1} seed" in verdict(part, "better than the MILP").reason
+    starts = report([{**row, "history": row["history"][1:]} for row in rows])
+    assert verdict(starts, "better than the MILP").verdict is Verdict.UNSEEN
+    assert "no solver of the MILP improves the list schedule" in verdict(starts, "better than the MILP").reason
+    failed = report([{**row, "makespan": None} if row["method"] == solving.SPLIT else row for row in rows])
+    assert verdict(failed, "better than the MILP").verdict is Verdict.NOT_HELD
+
+
 def test_figure_4_decides_by_means_over_the_modules():
-    factors = {"best-device": 2.0, "bound": 1.0, "milp": 1.0, "cpsat": 1.0, "split": 1.0, "auto": 1.0, "annealing": 1.0}
+    factors = {"best-device": 2.0, "bound": 1.0, "milp": 1.0, "cpsat": 1.0, solving.SPLIT: 1.0, **dict.fromkeys(solving.OURS, 1.0)}
     rows = made(single.module_cases(FULL, 1), lambda case: factors.get(case["method"], 1.25))
     report = single.module_latency(rows, FULL)
     assert verdict(report, "about 2 times").verdict is Verdict.HELD

@@ -152,6 +152,13 @@ def test_a_model_that_misses_the_sample_decides_nothing(ms: tuple[float, ...], v
 # ---------------------------------------------------------------------- Figures 6 and 14
 
 
+@pytest.mark.parametrize(
+    ("here", "paper", "reached"), [(1.59, 1.6, True), (1.54, 1.6, False), (1.46, 1.59, False), (1.7, 1.59, True), (1.9, 1.59, False)]
+)
+def test_a_speed_up_is_reached_to_the_digits_printed(here: float, paper: float, reached: bool) -> None:
+    assert networks.reaches(here, paper) == reached
+
+
 def speeds(**changed: tuple[float, ...]) -> list[dict[str, Any]]:
     """Return rows with the paper's latencies, except for some networks."""
     return [
@@ -163,7 +170,7 @@ def speeds(**changed: tuple[float, ...]) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("rows", "expected"),
     [
-        (speeds(), [HELD, HELD, HELD]),
+        (speeds(), [UNSEEN, HELD, HELD]),
         (speeds(nasnet_a=(22.95, 16.0, 22.94, 16.04, 16.04)), [UNSEEN, HELD, HELD]),  # greedy is as fast
         (speeds(squeezenet=(0.86, 0.93, 0.74, 0.82, 0.73)), [UNSEEN, HELD, HELD]),  # as far off as NASNet's margin
         (speeds(squeezenet=(0.86, 0.84, 0.74, 0.82, 0.73)), [UNSEEN, UNSEEN, HELD]),
@@ -201,9 +208,13 @@ def searched(**changed: float) -> list[dict[str, Any]]:
 
 
 def test_verdicts_of_figure_9() -> None:
-    assert verdicts("figure-9", searched()) == [HELD, HELD]
-    assert verdicts("figure-9", searched(measuring_s=5)) == [HELD, NOT_HELD]
-    assert verdicts("figure-9", searched(sequential=1.5)) == [HELD, UNSEEN]
+    assert verdicts("figure-9", searched()) == [UNSEEN, HELD]
+    assert verdicts("figure-9", searched(measuring_s=5)) == [UNSEEN, NOT_HELD]
+    assert verdicts("figure-9", searched(sequential=1.5)) == [UNSEEN, UNSEEN]
+    assert verdicts("figure-9", searched(sequential=0.95)) == [UNSEEN, UNSEEN]
+    claims = IOS.item("figure-9").report(searched(sequential=0.95), Setting()).claims
+    assert "by construction" in claims[0].reason
+    assert networks.REACHES in claims[1].reason
     assert verdicts("figure-9", searched(seconds=-1)) == [NOT_HELD, UNSEEN]
     assert verdicts("figure-9", searched()[:6]) == [UNSEEN, UNSEEN]
 
@@ -223,9 +234,10 @@ def test_verdicts_of_the_cost_of_the_search() -> None:
 # ---------------------------------------------------------------------- Table 3 and Figure 10
 
 
-def fits() -> list[dict[str, Any]]:
+def fits(most: float = 1.0) -> list[dict[str, Any]]:
+    """Return rows with what the authors measured, the latency of the schedule that is furthest off multiplied by a factor."""
     constants = {"launch": 1e-5, "host": 1e-5, "interference": 0.5, "strided": 1.4}
-    cells = [[*cell, ms] for cell, ms in (authors.MEASURED | authors.ALONE).items()]
+    cells = [[*cell, ms * (most if cell == ("128", 1) else 1.0)] for cell, ms in (authors.MEASURED | authors.ALONE).items()]
     return [{"what": "authors' schedules", "fitted to": half, "constants": constants, "ms": cells} for half in specialisation.HALVES]
 
 
@@ -237,7 +249,8 @@ def ours(own: float, other: float) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("rows", "expected"),
     [
-        (fits() + ours(1.0, 1.2), [HELD, HELD, UNSEEN]),
+        (fits(1.02) + ours(1.0, 1.2), [HELD, HELD, UNSEEN]),
+        (fits() + ours(1.0, 1.2), [HELD, UNSEEN, UNSEEN]),  # on a V100 they measured 1.13 at most
         (fits() + ours(1.0, 1.05), [UNSEEN, UNSEEN, UNSEEN]),
         (fits() + ours(1.2, 1.0), [NOT_HELD, UNSEEN, UNSEEN]),
         (fits(), [UNSEEN] * 3),
@@ -316,7 +329,7 @@ def throughput(gain: float, beyond: float) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("rows", "expected"),
     [
-        (throughput(1.2, 1.02), [HELD, UNSEEN, NOT_HELD]),  # from 64 to 128 the authors' throughput does not grow
+        (throughput(1.2, 1.02), [UNSEEN, UNSEEN, NOT_HELD]),  # from 64 to 128 the authors' throughput does not grow
         (throughput(1.07, 1.02), [UNSEEN, UNSEEN, NOT_HELD]),
         (throughput(1.2, 1.02)[:3], [UNSEEN] * 3),
     ],
@@ -328,11 +341,12 @@ def test_verdicts_of_figure_11(rows: list[dict[str, Any]], expected: list[Verdic
 @pytest.mark.parametrize(
     ("speed", "expected"),
     [
-        ([1.3] * 5 + [2.2] * 6, [HELD, HELD, HELD, HELD]),
-        ([1.6] * 11, [HELD, UNSEEN, UNSEEN, HELD]),
-        ([1.6] * 10 + [1.05], [NOT_HELD, UNSEEN, UNSEEN, HELD]),
-        ([2.3] * 5 + [1.15] * 6, [HELD, NOT_HELD, HELD, HELD]),
-        ([1.3] * 11, [HELD, UNSEEN, UNSEEN, UNSEEN]),
+        ([1.3] * 5 + [1.6] * 4 + [2.3] * 2, [UNSEEN, HELD, HELD, HELD]),
+        ([1.3] * 5 + [2.2] * 6, [UNSEEN, HELD, UNSEEN, HELD]),
+        ([1.6] * 11, [UNSEEN, UNSEEN, UNSEEN, HELD]),
+        ([1.6] * 10 + [1.05], [UNSEEN, UNSEEN, UNSEEN, UNSEEN]),
+        ([2.3] * 5 + [1.15] * 6, [UNSEEN, NOT_HELD, HELD, HELD]),
+        ([1.3] * 11, [UNSEEN, UNSEEN, UNSEEN, UNSEEN]),
     ],
 )
 def test_verdicts_of_figure_16(speed: list[float], expected: list[Verdict]) -> None:

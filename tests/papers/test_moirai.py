@@ -40,7 +40,7 @@ def rows(lengths: Mapping[str, Any], *, bound: float = 0.0, known: list[str] | N
                             "over": None,
                             "by": method,
                         }
-                        milp = {"milp": shrunk, "status": more.get("status", "feasible"), "coarse": 9, "found": "heft"}
+                        milp = {"milp": shrunk, "status": more.get("status", "feasible"), "coarse": 9, "found": more.get("found", "moirai")}
                         made.append(row | (milp if method == "moirai" else {}))
     return made
 
@@ -88,6 +88,23 @@ def test_a_speed_up_is_held_refuted_by_the_bound_or_open() -> None:
     assert one(latency.FIGURE_9, spread, learned) is Verdict.UNSEEN
     assert one(latency.FIGURE_9, rows({placing.LEARNED: [4.3, 4.5, 4.4], "moirai": 1.0}), learned) is Verdict.UNSEEN  # not Placeto
     assert one(latency.FIGURE_9, rows({placing.LEARNED: [1.9, 2.1, 2.0], "moirai": 1.0}, bound=0.9), learned) is Verdict.NOT_HELD
+
+
+def test_only_schedules_of_the_milp_itself_decide() -> None:
+    text = "On the original graphs, inter-server, Moirai is up to 1.77 times faster than m-SCT"
+    made = rows({"m-sct": 1.8, "moirai": 1.0, "best-device": 1.2}, found="heft")
+    for wanted in (text, "1.87 times shorter", "consistently"):
+        assert one(latency.FIGURE_9, made, wanted) is Verdict.UNSEEN
+    (reason,) = (claim.reason for claim in latency.FIGURE_9.report(made, FULL).claims if text == claim.text)
+    assert "found by `heft`, where m-SCT takes 1.50 times as long as the best device" in reason
+    assert one(latency.FIGURE_9, rows({"m-sct": 1.2, "moirai": 1.0}, bound=0.9, found="heft"), text) is Verdict.NOT_HELD  # by the bound
+    own = next(row for row in made if (row["method"], row["cluster"], row["graph"]) == ("moirai", "inter", "original"))
+    own |= {"found": "moirai", "milp": 1.01}
+    assert one(latency.FIGURE_9, made, text) is Verdict.HELD  # the MILP's own, though not the highest
+    own |= {"milp": 1.03}
+    assert one(latency.FIGURE_9, made, text) is Verdict.UNSEEN  # a little less than 1.77
+    for fused in (0.9, 1.01):
+        assert set(verdicts(fusion.FIGURE_10, rows({"moirai": 1.0}, fused=fused, found="heft")).values()) == {Verdict.UNSEEN}
 
 
 def test_moirai_outperforms_consistently_or_not() -> None:

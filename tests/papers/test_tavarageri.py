@@ -202,6 +202,13 @@ def test_claims_on_assistants_are_decided() -> None:
     assert one(item, nothing, "may not be optimal") is NOT_HELD
 
 
+def test_the_search_is_told_beside_solving_again() -> None:
+    claims = assistants.SECTION_3.report(runs({"static": 2.0, "paper": 1.5, "searching": [1.1, 1.2], "solved": 1.0}), FULL).claims
+    (reason,) = (claim.reason for claim in claims if "optimally" in claim.text)
+    assert "end with iterations 1.10 to 1.20 times as long as with solving again" in reason
+    assert any("a difference of at most 1.0" in claim.reason for claim in claims)
+
+
 def test_the_share_that_is_recovered_is_shown() -> None:
     made = runs({"static": 2.0, "paper": 1.75, "solved": 1.0})
     table = item_table(made)

@@ -198,6 +198,41 @@ def test_members_of_this_process_alone_run_here(mine, pools):
 
 
 @pytest.mark.slow
+def test_the_only_search_runs_in_this_process_to_the_end(monkeypatch, pools):
+    here = []
+
+    def seen(monitor, job, look=None):
+        here.append(job)
+        return workers.run_here(monitor, job, look)
+
+    monkeypatch.setattr("hetsched.portfolio.auto.run_here", seen)
+    started = []
+
+    def while_a_worker_works(event):
+        started[:] = pools[0].workers if pools else []
+        return event.source == "annealing" and any(worker.receiver is not None for worker in started)
+
+    options = {"members": ["heft", "annealing", "bounds"], "workers": 2}
+    solution = hs.solve(tangle(), time_limit=PLENTY, options=options, on_progress=while_a_worker_works)
+    assert solution.stopped == "callback"
+    assert len(started) == 1, "this process is the other"
+    (job,) = here
+    assert job.method == "annealing"
+    assert job.time_limit > PLENTY / 2
+
+
+def test_searches_that_keep_the_batches_take_part_where_they_are_given():
+    given = {"tabu", "evolution", "random-heft"}
+    problem = profiled(10, 2, inputs=4)
+    chosen = members.usual(problem, "makespan")
+    assert "annealing" in chosen
+    assert not given & set(chosen)
+    assert given <= set(members.usual(profiled(10, 2), "makespan"))
+    whole = problem.replace(durations=problem.durations[:, :, -1:], batch_sizes=[4])
+    assert given <= set(members.usual(whole, "makespan"))
+
+
+@pytest.mark.slow
 def test_a_failing_member_does_not_affect_the_others():
     problem = tangle()
     solution = hs.solve(problem, evaluations=2000, options={"members": ["raises", "heft", "wanders"]})
@@ -220,12 +255,17 @@ def test_graphs_with_modules_are_split_with_several_inputs_too():
     assert "split" in members.usual(stack, "makespan")
     assert "split" not in members.usual(stack.replace(communication="port"), "makespan"), "its model has no contention of several inputs"
     chosen = members.choose(stack, "makespan", None, ())
-    race = Race(stack, hs.Monitor(stack, Budget(PLENTY)), chosen, 1.0, 5.0)
+    race = Race(stack, hs.Monitor(stack, Budget(PLENTY), clock=SteppingClock()), chosen, 1.0, 5.0)
     turns = []
     for _ in range(3):
         turns.append(race._next([member for member in race.running if not member.at_once], apart=True))
         turns[-1].charged += 1.0
     assert [turn.name for turn in turns] == ["bounds", "split", "annealing"], "of one worker"
+    *provers, only = turns
+    assert race._slice(only, apart=True) == race.left / 4
+    for prover in provers:
+        prover.turns = 1
+    assert race._slice(only, apart=True) == race.left, "the only search runs to the end if the others had a turn"
 
 
 def test_small_modules_are_proven_before_workers_are_started(monkeypatch):

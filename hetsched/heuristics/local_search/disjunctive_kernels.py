@@ -26,6 +26,8 @@ from hetsched.problem.link_kernels import link_seconds, multiplier
 
 TIE = 1e-3
 """Weight of the path through the node itself, which breaks ties between places of equal makespan."""
+BALANCE = 0.01
+"""Weight of the change of the squared loads of devices, which breaks ties where no transfer takes time."""
 NOTHING = -1
 
 
@@ -60,7 +62,7 @@ class DisjunctiveGraph(NamedTuple):
     succ_edge: IntArray
     succ_factor: FloatArray
     peak: FloatArray
-    """[M + 1]: latest finish of the nodes before a position."""
+    """[M + 1]: latest finish of the nodes before a position; the last is the makespan."""
     finish: FloatArray
     """[M] seconds."""
     tail: FloatArray
@@ -83,6 +85,10 @@ class DisjunctiveGraph(NamedTuple):
     """[K]: seconds at which the data of the removed node are on each device."""
     behind: FloatArray
     """[K]: the longest path after its finish on each device."""
+    load: FloatArray
+    """[K]: seconds of work on each device."""
+    balance: float
+    """Weight of the change of squared loads in the value of a place: `BALANCE`, or 0 if transfers take time."""
 
 
 class Candidates(NamedTuple):
@@ -136,7 +142,21 @@ def new_graph(t: SearchData) -> DisjunctiveGraph:
         reached=np.zeros(size, np.bool_),
         ready=np.zeros(size),
         behind=np.zeros(size),
+        load=np.zeros(size),
+        balance=0.0 if _takes_time(t) else BALANCE,
     )
+
+
+@kernel
+def _takes_time(t: SearchData) -> bool:
+    """Return whether any transfer between devices takes time."""
+    size = len(t.capacity)
+    for e in range(len(t.arrays.pred)):
+        for h in range(size):
+            for k in range(size):
+                if h != k and link_seconds(t.arrays.links, e, h, k, 1.0) > 0.0:
+                    return True
+    return False
 
 
 def new_candidates(room: int) -> Candidates:
@@ -160,6 +180,7 @@ def build(t: SearchData, s: SearchState, net: DisjunctiveGraph) -> None:
             if before[q] >= 0:
                 ready = max(ready, finish[before[q]])
             wait[q] = max(0.0, finish[q] - duration[q] - ready)
+    net.peak[-1] = net.peak[s.length[0]]
     _tails(net, s.length[0] - 1, NOTHING, net.tail)
 
 
@@ -169,7 +190,7 @@ def _build_nodes(t: SearchData, s: SearchState, net: DisjunctiveGraph) -> None:
     sequence, on, low, high, finished = s.sequence, s.device, s.low, s.high, s.finish
     device, duration, before, after, head, finish, last = net.device, net.duration, net.before, net.after, net.head, net.finish, net.last
     last[:], head[:] = NOTHING, NOTHING
-    net.wait[:] = 0.0
+    net.wait[:], net.load[:] = 0.0, 0.0
     for q in range(s.length[0]):
         v = sequence[q]
         c = cell[v]
@@ -178,6 +199,7 @@ def _build_nodes(t: SearchData, s: SearchState, net: DisjunctiveGraph) -> None:
         duration[q] = durations[task[v], k, size_of[high[c] - low[c]]]
         before[q], after[q] = NOTHING, NOTHING
         if duration[q] > 0.0:
+            net.load[k] += duration[q]
             before[q] = last[k]
             if last[k] >= 0:
                 after[last[k]] = q
@@ -380,6 +402,14 @@ class Removed(NamedTuple):
 
 
 @inner
+def _imbalance(net: DisjunctiveGraph, out: int, k: int, duration: float) -> float:
+    """Return the weighted change of half the sum of squared loads over the makespan by a move to device k, in seconds."""
+    own, before = net.duration[out], net.load[net.device[out]]
+    change = net.load[k] * duration - before * own + 0.5 * (duration * duration + own * own)
+    return float(net.balance * change / net.peak[-1])
+
+
+@inner
 def find_places(
     net: DisjunctiveGraph, removed: Removed, k: int, duration: float, limit: float, candidates: Candidates, rng: np.random.Generator
 ) -> None:
@@ -393,6 +423,7 @@ def find_places(
     own = net.before[out]
     ready, behind = net.ready[k], net.behind[k]
     worst = candidates.value[-1] if candidates.size[0] == len(candidates.value) else np.inf
+    tie = 0.0 if here or net.balance == 0.0 or net.peak[-1] == 0.0 else _imbalance(net, out, k, duration)
     x, y = NOTHING, net.head[k]
     if duration == 0.0:
         y = NOTHING
@@ -402,7 +433,7 @@ def find_places(
         if (y < 0 or not above[y]) and not (here and x == own):
             path = (ready if x < 0 else max(ready, early[x])) + duration + (behind if y < 0 else max(behind, wait[y] + length[y] + late[y]))
             makespan = max(left, path)
-            value = makespan + TIE * path
+            value = makespan + TIE * path + tie
             if value < worst and makespan < limit:
                 worst = _add(candidates, value + TIE * TIE * path * rng.random(), v, k, y)
         if y < 0 or below[y]:

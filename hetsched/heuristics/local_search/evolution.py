@@ -11,7 +11,7 @@ import numpy as np
 from hetsched.arrays import IntArray
 from hetsched.heuristics.local_search.tabu import WEIGHT, Walk
 from hetsched.problem.problem import Problem
-from hetsched.search import Auto, Monitor, method
+from hetsched.search import Auto, Monitor, batches_given, method
 
 if TYPE_CHECKING:
     from hetsched.heuristics.local_search.search import StateSearch
@@ -155,9 +155,9 @@ def distance(one: Member, other: Member) -> float:
     summary="evolutionary search: path relinking between good schedules, each child improved by tabu search",
     source="scatter search with path relinking (Glover 1998) over tabu search; the path is ours",
     turn=320,
-    auto=Auto(),
+    auto=Auto(when=batches_given),
 )
-def evolution(problem: Problem, monitor: Monitor, *, size: int = 8, effort: int = 20_000) -> None:
+def evolution(problem: Problem, monitor: Monitor, *, size: int = 8, effort: int = 50_000) -> None:
     """Improve `size` different schedules, then repeatedly the best state on a path between two of them.
 
     The first is the best schedule, or that of HEFT; the others result from it by as many random changes as

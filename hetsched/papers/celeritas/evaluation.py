@@ -230,22 +230,30 @@ def _spread(values: Sequence[float]) -> str:
 
 def _claims(rows: Sequence[Row], means: dict[str, dict[str, list[float]]]) -> Iterator[Claim]:
     text = "The average deviation of the memory is at most 6.02 %, 1.54 % on Inception_V3, 2.92 % on Tensor Holography"
-    yield _at_most(text, _by_model(means, "memory"), _limits(0), {})
+    yield _line(_at_most(text, _by_model(means, "memory"), _limits(0), {}))
     text = "The average deviation of the time is at most 14.16 %, 7.99 % on Inception_V3, about 10 % on NMT and Tensor Holography"
     yield _at_most(text, _by_model(means, "time"), _limits(1), _by_model(means, "again"))
     exact = {"inception_v3": 0.9, "holography": 0.9, "nmt": 0.7, "transformer": 0.7}
     text = (
         "The memory of over 90 % of the nodes of Inception_V3 and Tensor Holography, and of over 70 % of the others', is estimated exactly"
     )
-    yield _at_least(text, _shares(rows, means, "memory", EXACT), exact, {})
+    yield _line(_at_least(text, _shares(rows, means, "memory", EXACT), exact, {}))
     text = "The memory of 90 % of the nodes is estimated within 20 %, on all models"
-    yield _at_least(text, _shares(rows, means, "memory", 0.2), dict.fromkeys(PRINTED, 0.9), {})
+    yield _line(_at_least(text, _shares(rows, means, "memory", 0.2), dict.fromkeys(PRINTED, 0.9), {}))
     text = "The time of 80 % of the nodes is estimated within 30 %, on all models"
     yield _at_least(text, _shares(rows, means, "time", 0.3), dict.fromkeys(PRINTED, 0.8), _shares(rows, means, "again", 0.3))
     text = "The time of more than 60 % of the nodes is estimated accurately, slightly less on NMT (here: within 5 %)"
     others = [name for name in means if name != "nmt"]
     limits = {name: 0.6 for name in PRINTED if name != "nmt"}
     yield _at_least(text, _shares(rows, others, "time", 0.05), limits, _shares(rows, others, "again", 0.05))
+
+
+def _line(claim: Claim) -> Claim:
+    """Return a claim that the memory is estimated well, which no measurement on a CPU can show."""
+    if claim.verdict is not Verdict.HELD:
+        return claim
+    reason = "on a CPU, without the workspaces of kernels, the memory of a task is a line in the batch, so that its estimate is exact"
+    return Claim(claim.text, Verdict.UNSEEN, f"{claim.reason}; {reason} by construction")
 
 
 def _shares(rows: Sequence[Row], models: Iterable[str], what: str, most: float) -> dict[str, float]:

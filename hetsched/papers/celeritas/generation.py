@@ -53,10 +53,10 @@ def _claims(found: Found) -> Iterator[Claim]:
         yield _faster(found, graph, f"Celeritas generates a placement {what} than m-SCT", float(what.split()[0]) / 100)
     own, other = found.seconds("holography", "celeritas"), found.seconds("holography", "m-sct")
     text = "On Tensor Holography Celeritas takes longer than m-SCT, by 0.618 s, for the coarse graph"
-    yield _longer(text, {"holography": (own, other)}, 1)
+    yield longer(text, {"holography": (own, other)}, 1)
     pairs = {graph: (found.seconds(graph, "celeritas"), found.seconds(graph, "order-place")) for graph in found.papers}
     text = "Celeritas takes longer than Order-Place, by 2.5 s on average, for the coarse graph"
-    yield _longer(text, pairs, len(testbed.PAPERS))
+    yield longer(text, pairs, len(testbed.PAPERS))
     text = "Celeritas finds placements within tens of seconds, where reinforcement learning needs hours"
     most = {graph: max(found.seconds(graph, "celeritas")) for graph in found.papers if found.seconds(graph, "celeritas")}
     reason = ", ".join(f"{graph} {number(seconds)} s" for graph, seconds in most.items()) + "; HRL's hours are the paper's"
@@ -83,7 +83,7 @@ def _faster(found: Found, graph: str, text: str, share: float) -> Claim:
     return Claim.decided(text, gain >= share - ROUNDING, reason)
 
 
-def _longer(text: str, pairs: dict[str, tuple[list[float], list[float]]], wanted: int) -> Claim:
+def longer(text: str, pairs: dict[str, tuple[list[float], list[float]]], wanted: int) -> Claim:
     """Return the claim that the first of each pair takes longer; where the runs overlap nothing is decided."""
     known = {graph: pair for graph, pair in pairs.items() if all(pair)}
     if not known:

@@ -21,7 +21,7 @@ PRINTED = {
     ("wdep", 20): (5850.37, 14.81, 395),
 }
 """Seconds of the MILP and of the split, and their factor, by dependence and modules."""
-METHODS = (*solving.MILP, solving.SPLIT)
+METHODS = (*solving.MILP, solving.SPLIT, solving.WINDOWS)
 CLOSE = 1.01
 """The makespan at which a method is done, in that of the best known."""
 LIMIT, REFERENCE, CHANNELS = 90.0, 20.0, 2
@@ -57,9 +57,9 @@ def report(rows: Sequence[Row], setting: Setting) -> Report:
             continue
         seconds = np.array([[seconds_to(stack[name], CLOSE * solving.best(stack)) for name in METHODS] for stack in paired])
         above = np.array([[solving.least(stack, [name]) / solving.best(stack) for name in METHODS] for stack in paired]).mean(axis=0)
-        factors[dependence, modules] = [_factor(row[:-1], row[-1], _limit(paired[0])) for row in seconds.tolist()]
-        for stack, row in zip(paired, seconds.tolist(), strict=True):
-            whole, key = min(row[:-1]), (dependence, stack[solving.SPLIT]["seed"])
+        factors[dependence, modules] = [_factor(whole, split, _limit(paired[0])) for *whole, split, _ in seconds.tolist()]
+        for stack, (*solvers, _, _) in zip(paired, seconds.tolist(), strict=True):
+            whole, key = min(solvers), (dependence, stack[solving.SPLIT]["seed"])
             if math.isfinite(whole) or key in sooner:  # that it was stopped says something of its growth from fewer modules
                 sooner.setdefault(key, {})[modules] = min(whole, _limit(stack))
         paper = PRINTED.get((dependence, modules))
@@ -72,7 +72,8 @@ def report(rows: Sequence[Row], setting: Setting) -> Report:
                 *([f"{paper[0]:,.0f}".replace(",", "\N{NO-BREAK SPACE}"), number(paper[1]), f"{paper[2]}x"] if paper else [""] * 3),
             ]
         )
-    names = ("MILP", "MILP by CP-SAT", "MILP-SPLIT")
+    heads = dict(zip(solving.methods(1), solving.HEAD, strict=False))  # all but the bound's
+    names = [heads[method] for method in METHODS]
     head = ["modules", *(f"{name}, s" for name in names), "factor", *(f"{name} longer by" for name in names)]
     return Report([Table([*head, "paper: MILP, s", "MILP-SPLIT, s", "factor"], lines)], _claims(rows, factors, list(sooner.values())))
 
@@ -148,8 +149,9 @@ def _decided(text: str, ranges: Sequence[tuple[float, float]], asked: float, *, 
     if not ranges:
         return Claim(text, Verdict.UNSEEN, "not measured")
     above, below = sum(low >= asked for low, _ in ranges), sum(high < asked for _, high in ranges)
-    reason = f"{above} of {len(ranges)} stacks have {asked:g}x, {below} have less; known are {factor(min(low for low, _ in ranges))} to "
-    reason += factor(max(low for low, _ in ranges))
+    reason = f"{above} of {len(ranges)} stacks have {asked:g}x, {below} have less"
+    if known := [low for low, _ in ranges if low > 0]:
+        reason += f"; known are {factor(min(known))} to {factor(max(known))}"
     if unknown := len(ranges) - above - below:
         reason += f"; in {unknown} the MILP or the split was stopped before that was known"
     held, contradicted = (above > 0, below == len(ranges)) if some else (above == len(ranges), below > len(ranges) / 2)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from hetsched.models.ios import counting
 from hetsched.papers.ios.networks import NETWORKS, available, largest, network
 from hetsched.papers.items import Case, Claim, Item, Report, Row, Setting, Table, Verdict
-from hetsched.papers.rendering import number
+from hetsched.papers.rendering import number, percent
 
 
 class Printed(NamedTuple):
@@ -151,6 +151,7 @@ def convolution_report(rows: Sequence[Row], setting: Setting) -> Report:
     claim = Claim(text, Verdict.UNSEEN, "not measured")
     if len(mean) == len(MFLOPS):
         reason = ", ".join(f"{value:.0f} MFLOP ({name})" for name, value in mean.items())
+        reason += f", held within {percent(_CLOSE)}: the paper says neither which VGG nor how it counts"
         claim = Claim.decided(text, all(abs(mean[name] / paper - 1) < _CLOSE for name, paper in MFLOPS.items()), reason)
     return Report([Table(("network", "convolutions", "GFLOP", "MFLOP of one", "the paper"), lines)], [claim])
 

@@ -10,7 +10,7 @@ from hetsched.arrays import BoolArray
 from hetsched.costs.stages import Contention
 from hetsched.experiments.runner import timed
 from hetsched.models.ios import dynamic_program as ios
-from hetsched.papers.ios.networks import MODEL, NETWORKS, Network, agree, available, network
+from hetsched.papers.ios.networks import MODEL, NETWORKS, REACHES, Network, available, network, reaches
 from hetsched.papers.ios.published import FIGURE_9, SEARCH
 from hetsched.papers.items import Case, Claim, Item, Report, Row, Setting, Table, Verdict
 from hetsched.papers.rendering import number
@@ -149,7 +149,8 @@ def _trade(rows: Sequence[Row]) -> Claim:
         f"{100 * (1 - b['seconds'] / a['seconds']):.1f} % less latency"
         for name, (a, b) in ends.items()
     )
-    return Claim.decided(text, held, f"{reason}; that more stages are never worse is true of any optimum")
+    verdict = Verdict.UNSEEN if held else Verdict.NOT_HELD
+    return Claim(text, verdict, f"{reason}; by construction: larger limits include the stages of smaller ones, and an optimum is no longer")
 
 
 def _speed(rows: Sequence[Row]) -> Claim:
@@ -161,8 +162,8 @@ def _speed(rows: Sequence[Row]) -> Claim:
     took = {name: row["measuring_s"] + row["cpu_s"] for name, row in own.items()}
     in_time = took["inception_v3"] <= 30 and took["nasnet_a"] <= 18 * 60
     reason = ", ".join(f"{name} {speed[name]:.2f} times after {number(took[name])} s" for name in SPEED)
-    if not all(agree(speed[name], paper) for name, paper in SPEED.items()):
-        return Claim(text, Verdict.UNSEEN, f"{reason}; the model's speeds are not those that the authors measured")
+    if not all(reaches(speed[name], paper) for name, paper in SPEED.items()):
+        return Claim(text, Verdict.UNSEEN, f"{reason}, by the model; {REACHES}")
     return Claim.decided(text, in_time, f"{reason}, most of it for measuring stages, by the model")
 
 

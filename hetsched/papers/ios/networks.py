@@ -81,6 +81,16 @@ def agree(here: float, paper: float) -> bool:
     return abs(here / paper - 1) <= APART
 
 
+def reaches(here: float, paper: float) -> bool:
+    """Return whether a speed-up agrees with the paper's, and is not less than it to the digits printed."""
+    digits = len(f"{paper:g}".partition(".")[2])
+    return agree(here, paper) and round(here, digits) >= paper
+
+
+REACHES = f"a speed-up is held if not less than the paper's, nor more by over {100 * APART:.1f} %, which the model does not tell apart"
+BEST = "the search includes the other choices under the same costs, so by construction it is never slower, whatever a device does"
+
+
 def available(names: Sequence[str], data: Path | None) -> list[str]:
     """Return the networks that can be made: RandWire needs the wirings."""
     return [name for name in names if name != "randwire" or wirings(data) is not None]

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from hetsched.papers.items import Case, Row, Setting
+from hetsched.papers.items import Case, Claim, Row, Setting, Verdict
 from hetsched.papers.moirai import models
 from hetsched.papers.moirai.graphs import chosen
 
@@ -119,3 +120,33 @@ def length(row: Row) -> float | None:
     """Return the makespan, of Moirai's method that of the MILP carried back; None without a schedule."""
     made = row["milp"] if row["method"] == "moirai" else row["makespan"]
     return None if made is None else float(made)
+
+
+Place = tuple[str, str, str]
+"""A model, a cluster and a graph."""
+Key = TypeVar("Key")
+
+
+def finder(row: Row) -> str:
+    """Return the method that found the schedule of a solve of Moirai's MILP: ``"moirai"``, or one from whose schedule the MILP starts."""
+    return str(row["found"] or row["by"])
+
+
+def by_milp(rows: Sequence[Row], place: Place) -> bool:
+    """Return whether Moirai's MILP itself found its schedule."""
+    return all(finder(row) == "moirai" for row in cell(rows, *place, "moirai"))
+
+
+def highest(values: Mapping[Key, float], own: Callable[[Key], bool], wanted: float) -> Key:
+    """Return the key of the highest value, of those of the MILP's own schedules if one reaches what is wanted."""
+    return max(values, key=lambda key: (values[key] >= wanted and own(key), values[key]))
+
+
+def seen(claim: Claim, rows: Sequence[Row], places: Iterable[Place]) -> Claim:
+    """Return a claim that Moirai's schedules of some places decide: undecided unless the MILP itself found each of them."""
+    finders = Counter(finder(row) for place in places for row in cell(rows, *place, "moirai"))
+    others = ", ".join(f"`{name}` {count}" for name, count in finders.most_common() if name != "moirai")
+    if claim.verdict is Verdict.UNSEEN or not others:
+        return claim
+    found = f"schedules that would decide, by the method that found them: Moirai's MILP itself {finders['moirai']}, {others}"
+    return Claim(claim.text, Verdict.UNSEEN, f"{claim.reason}; {found}")

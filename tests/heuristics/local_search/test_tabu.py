@@ -51,11 +51,11 @@ def plain(**features):
     return strategies.problems(**{**usual, **features})
 
 
-def remembering(states: States, room: int) -> tabu_kernels.TabuState:
-    """Return the initial data of a tabu search."""
+def remembering(states: States, room: int, **changed) -> tabu_kernels.TabuState:
+    """Return the initial data of a tabu search; `changed` has other values of fields of the graph."""
     t = states.tables
     return tabu_kernels.TabuState(
-        disjunctive_kernels.new_graph(t),
+        disjunctive_kernels.new_graph(t)._replace(**changed),
         disjunctive_kernels.new_candidates(room),
         edit_kernels.new_log(t),
         np.zeros((len(t.task), len(t.capacity)), np.int64),
@@ -65,10 +65,10 @@ def remembering(states: States, room: int) -> tabu_kernels.TabuState:
     )
 
 
-def places(states: States, state, room: int = 1000):
+def places(states: States, state, room: int = 1000, **changed):
     """Return the data of a search at a state, and the values and rows of all places of all nodes of a critical chain."""
     t = states.tables
-    nodes, memory = len(t.task), remembering(states, room)
+    nodes, memory = len(t.task), remembering(states, room, **changed)
     memory.counts[0], memory.lowest[0] = 1, np.inf
     net, candidates = memory.graph, memory.candidates
     disjunctive_kernels.build(t, state, net)
@@ -83,13 +83,42 @@ def places(states: States, state, room: int = 1000):
 def test_a_value_is_the_makespan_where_nothing_contends(problem, seed):
     states, state, makespan = started(problem, seed)
     before = state.sequence.copy()
-    memory, values, _ = places(states, state)
+    memory, values, _ = places(states, state, balance=0.0)
     assert (np.diff(values) >= 0).all()
     for candidate, value in enumerate(values):
         exact = tabu_kernels.try_place(states.tables, state, memory, candidate, np.inf)
         assert exact <= value <= exact * (1 + 2 * disjunctive_kernels.TIE) + 1e-12
         assert (state.sequence == before).all()
         assert states.settle(state) == makespan
+
+
+def test_ties_go_to_the_lower_squares_of_loads():
+    """Two devices would finish with the task at the same time; one has 2 seconds more work than before, the other 6."""
+    none = np.nan
+    durations = [[5, none, none, none], [5, 2, 6, none], [none, 4, none, none], [none, none, none, 9]]
+    problem = hs.Problem(hs.TaskGraph(list("wxyz"), []), hs.Cluster(list("abcd"), bandwidth=np.inf), durations=durations)
+    states = States(problem)
+    state = states.empty()
+    assert states.load(state, hs.simulate(problem, hs.Decision.whole(problem, [0, 0, 1, 3], [0, 1, 2, 3]))) == 10
+    _, values, rows = places(states, state)
+    assert rows[0][:2].tolist() == rows[1][:2].tolist() == [1, 1]
+    assert rows[2][:2].tolist() == [1, 2]
+    assert values[2] - values[1] == pytest.approx(disjunctive_kernels.BALANCE * (18 - 10) / 10, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("edges", "links", "takes"),
+    [
+        ([], {"bandwidth": 1.0, "latency": 1.0}, False),
+        ([("a", "b", 1.0)], {"bandwidth": np.inf}, False),
+        ([("a", "b", 0.0)], {"bandwidth": 1.0}, False),
+        ([("a", "b", 1.0)], {"bandwidth": 1.0}, True),
+        ([("a", "b", 0.0)], {"bandwidth": 1.0, "latency": 1.0}, True),
+    ],
+)
+def test_loads_break_ties_only_where_no_transfer_takes_time(edges, links, takes):
+    problem = hs.Problem(hs.TaskGraph(["a", "b"], edges), hs.Cluster(["x", "y"], **links), durations=np.ones((2, 2)))
+    assert disjunctive_kernels.new_graph(States(problem).tables).balance == (0.0 if takes else disjunctive_kernels.BALANCE)
 
 
 @given(problem=plain(colocation=False, transfers=False, n_tasks=5), seed=st.integers(0, 1000))
