@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import errno
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -147,7 +148,8 @@ def _config(transformers: Any, model: Any) -> tuple[Any, Path | None]:
     path = Path(model)
     directory = path if path.is_dir() else path.parent if path.name == "config.json" else None
     if not path.exists():
-        raise FileNotFoundError(f"{path} does not exist; give a config.json, or a directory that has one, nothing is downloaded")
+        told = "does not exist; give a config.json, or a directory that has one, nothing is downloaded"
+        raise FileNotFoundError(errno.ENOENT, told, str(path))
     try:
         return transformers.AutoConfig.from_pretrained(str(path), local_files_only=True, trust_remote_code=False), directory
     except Exception as error:  # each class checks its values in its own way

@@ -22,13 +22,14 @@ from hetsched.documents import encode
 def test_draws(number, problem):
     with open({path!r}, "ab") as file:
         file.write(b"%d %s" % (number, encode(problem)))
+    {after}
 """
 
 
-def drawn(folder, *options, before="", hash_seed="0", **environment):
+def drawn(folder, *options, before="", after="", hash_seed="0", **environment):
     """Return the examples of a property in a separate process, with the conftest of this project."""
     module, path = folder / "test_drawn.py", folder / "drawn"
-    module.write_text(PROPERTY.format(before=before, path=str(path)))
+    module.write_text(PROPERTY.format(before=before, after=after, path=str(path)))
     path.unlink(missing_ok=True)
     left_out = ("CI", "HETSCHED_THOROUGH_SEED", "HETSCHED_THOROUGH_MINUTES")
     inherited = {name: value for name, value in os.environ.items() if name not in left_out and not name.startswith("PYTEST_")}
@@ -69,6 +70,14 @@ def test_thorough_examples_are_drawn_anew_and_can_be_repeated(tmp_path):
     assert len(first) >= 400
     assert drawn(tmp_path, thorough, HETSCHED_THOROUGH_SEED="1", hash_seed="7") == first
     assert drawn(tmp_path, thorough, HETSCHED_THOROUGH_SEED="2") != first
+
+
+@pytest.mark.slow
+def test_a_part_of_the_thorough_tests_ends_within_a_test(tmp_path):
+    """One of half an hour, begun in the last of four minutes, has cost a run of CI."""
+    endless = {"before": "import time", "after": "while True: time.sleep(1)"}
+    begun = drawn(tmp_path, "--hypothesis-profile=thorough", **endless, HETSCHED_THOROUGH_MINUTES="0.2")
+    assert len(begun) == 1
 
 
 @pytest.mark.parametrize(("profile", "tried"), [("default", 30), ("dev", 7), ("ci", 30), ("thorough", 300)])
