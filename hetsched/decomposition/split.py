@@ -6,15 +6,16 @@ import concurrent.futures
 import contextlib
 import importlib
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from hetsched.analysis import model_size
 from hetsched.analysis.modules import LARGEST, has_modules
 from hetsched.arguments import COUNT, Rule
+from hetsched.decomposition.nodes import by_node, parts_of_nodes
 from hetsched.decomposition.parts import PartialDecision
-from hetsched.decomposition.series import Series, cut
+from hetsched.decomposition.series import Module, Series, cut
 from hetsched.decomposition.sweeps import MOST_DEVICES, Sweeps
 from hetsched.errors import UnsupportedFeature
 from hetsched.heuristics.repair import repair
@@ -25,7 +26,7 @@ from hetsched.schedule.decision import Decision
 from hetsched.schedule.schedule import Schedule
 from hetsched.search import Auto, Budget, Kind, Monitor, Role, cores, exact, find_method, method, registered, select
 from hetsched.search.solution import Bound, Solution, Trust
-from hetsched.stopping import Stop
+from hetsched.stopping import Deadline, Stop
 
 LOOKS: Mapping[str, list[dict[str, Any]]] = {"branch": [{"nodes": 1}, {"nodes": 100}], "bounds": [{"quick": True}]}
 """Methods of the first, short evaluation of a module: of a small one, which may solve it, and of one of any size."""
@@ -36,6 +37,10 @@ SECONDS = 1.0
 """Time limit of a search for a module."""
 SHARE = 0.5
 """Share of the time for modules and windows if a search follows, and of the evaluations for windows."""
+APART = 0.5
+"""Share of the time and evaluations of windows for the parts of nodes, where there are any."""
+NEAR = 1.05
+"""The most that HEFT's schedules of the parts of nodes may be together, relative to its schedule of the whole."""
 JOINED = 0.1
 """Share of the time of modules and windows for the modules, if windows follow."""
 
@@ -131,8 +136,9 @@ def split(
     With several channels between modules, several inputs, memory limits or co-location labels it is a
     heuristic: the joint decision is simulated, with modules that overlap. Then windows of the schedule, tasks that start one
     after another or are connected, are solved again by branch and bound with all other decisions kept, until many in a row are
-    not shorter. With several inputs they begin with the schedule of HEFT, one batch of each task, one or two tasks of a
-    window are divided into other batches, and slightly longer schedules are taken in between, up to the limit.
+    not shorter. With several inputs they begin with the schedule of HEFT, one batch of each task, or a shorter one that has
+    successive modules on successive nodes of the cluster, each node's part solved apart; one or two tasks of a window are divided
+    into other batches, and slightly longer schedules are taken in between, up to the limit.
 
     Parameters
     ----------
@@ -163,6 +169,7 @@ def split(
     if monitor.should_stop:
         return
     deadline = monitor.deadline
+    options = {"solver": solver, "channels": channels, "largest": largest, "symmetry": symmetry, "improve": False}
     series = Series(problem, cut(problem, channels, largest, deadline), monitor.best, symmetry=symmetry is not None, deadline=deadline)
     heuristic = not series.exact or series.coupled
     evaluate = _evaluator(series, monitor, preferred() if solver is None else solver, symmetry)
@@ -173,7 +180,8 @@ def split(
         if executor is None and workers > 1:
             here = in_process.get()
             executor = stack.enter_context(concurrent.futures.ThreadPoolExecutor(workers, initializer=in_process.set, initargs=(here,)))
-        end = monitor.deadline.part(SHARE if heuristic and improve else 1.0)
+        share = SHARE if heuristic and improve else 1.0
+        end = monitor.deadline.part(share)
         path = series.program.solve(
             evaluate,
             deadline=end.part(JOINED) if heuristic and windows else end,
@@ -185,11 +193,10 @@ def split(
         news(path)
         for trouble in path.troubles:
             monitor.note(trouble)
-        if heuristic and windows and problem.n_devices <= MOST_DEVICES and (first := _first(problem, monitor)) is not None:
-            evaluations = None if monitor.budget.evaluations is None else monitor.budget.evaluations - monitor.evaluations
-            if evaluations is not None and improve:
-                evaluations = int(SHARE * evaluations)
-            Sweeps(problem, monitor, first, executor, workers, end, evaluations).run()
+        if heuristic and windows and problem.n_devices <= MOST_DEVICES:
+            first = monitor.best if problem.inputs == 1 else _of_several(problem, series.modules, monitor, end, share, options)
+            if first is not None:
+                Sweeps(problem, monitor, first, executor, workers, end, _evaluations(monitor, share)).run()
     if heuristic and improve and not monitor.should_stop:
         monitor.run(select(kind=Kind.SEARCH, objective="makespan", auto=True)[0].name)
 
@@ -205,12 +212,27 @@ def _evaluator(series: Series, monitor: Monitor, solver: str, symmetry: str | No
     return Evaluate(series, chosen.name, options, proves, budget, seed, monitor)
 
 
-def _first(problem: Problem, monitor: Monitor) -> Schedule | None:
-    """Return the schedule with which windows begin: for several inputs that of HEFT, with one batch of each task, if there is one."""
-    whole = None
-    if problem.inputs > 1 and not monitor.should_stop and not find_method("heft").supports.refusal(problem):
-        whole = monitor.subsolve(problem, "heft", time_limit=monitor.time_limit()).schedule
-    return monitor.best if whole is None else whole
+def _evaluations(monitor: Monitor, share: float) -> int | None:
+    """Return a share of the evaluations left, None without a limit."""
+    return None if monitor.budget.evaluations is None else int(share * (monitor.budget.evaluations - monitor.evaluations))
+
+
+def _of_several(
+    problem: Problem, modules: Sequence[Module], monitor: Monitor, end: Deadline, share: float, options: Mapping[str, Any]
+) -> Schedule | None:
+    """Return the schedule of several inputs with which windows begin: of HEFT, with one batch of each task, or of parts of nodes.
+
+    Parts of nodes are split, with `options`, if HEFT's schedules of the parts are together almost as short as its schedule of the whole.
+    """
+    if monitor.should_stop or find_method("heft").supports.refusal(problem):
+        return monitor.best
+    whole = monitor.subsolve(problem, "heft", time_limit=monitor.time_limit()).schedule or monitor.best
+    parts = parts_of_nodes(problem, modules)
+    quick = by_node(problem, parts, monitor, end, None, "heft") if parts else None
+    if whole is None or quick is None or quick.makespan > NEAR * whole.makespan:
+        return whole
+    apart = by_node(problem, parts, monitor, end.part(APART), _evaluations(monitor, APART * share), "split", options)
+    return min((whole, quick, apart or whole), key=lambda schedule: schedule.makespan)
 
 
 class _News:

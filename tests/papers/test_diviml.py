@@ -435,6 +435,14 @@ def test_table_5_as_printed_holds_its_claims_and_equal_rates_none():
     assert {claim.verdict for claim in equal.claims[:6]} == {Verdict.NOT_HELD}
 
 
+def test_table_5_judges_no_split_that_is_the_list_schedule_it_begins_with():
+    flat = dict.fromkeys([*nodes.MULTI, nodes.STARTS], 7.0)
+    report = nodes.report(rates(**flat), FULL)
+    told = "; on 15 of 15 runs no split of all nodes improves the list schedule that it begins with"
+    assert [claim.verdict for claim in report.claims[:6]] == [Verdict.UNSEEN] * 5 + [Verdict.HELD]
+    assert all(claim.reason.endswith(told) for claim in report.claims[:5])
+
+
 def test_table_5_tells_proofs_that_differ_and_bounds_above_schedules():
     rows = rates()
     half = next(row for row in rows if row["what"] == "half")

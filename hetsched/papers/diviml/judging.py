@@ -49,6 +49,17 @@ def judged(
     return Claim(text, Verdict.NOT_HELD, reason)
 
 
+def beyond_starts(claim: Claim, starts: int, known: int, where: str) -> Claim:
+    """Return a claim with the number of instances whose schedule is the list schedule that a solver begins with.
+
+    It cannot be seen here if they are more than half: it then speaks of a list schedule. `where` names instances and solver.
+    """
+    if not starts or claim.verdict is Verdict.UNSEEN:
+        return claim
+    reason = f"{claim.reason}; on {starts} of {known} {where} improves the list schedule that it begins with"
+    return Claim(claim.text, Verdict.UNSEEN if starts > known / 2 else claim.verdict, reason)
+
+
 def factor(value: float) -> str:
     """Return a factor as text, for example ``1.93x``."""
     return f"{number(value)}x"

@@ -11,7 +11,8 @@ import numpy as np
 import hetsched as hs
 from hetsched.bounds.modular import modular
 from hetsched.experiments.runner import improvements, timed
-from hetsched.papers.items import Claim, Row, Verdict
+from hetsched.papers.diviml.judging import beyond_starts
+from hetsched.papers.items import Claim, Row
 from hetsched.stopping import Deadline
 
 BASELINES = {1: ("met", "greedy", "heft", "ea", "sa"), 2: ("bmet", "bgreedy", "bheft", "ea", "sa")}
@@ -125,14 +126,8 @@ def best(rows: Mapping[str, Row]) -> float:
 
 
 def against_milp(claim: Claim, stacks: Iterable[Mapping[str, Row]]) -> Claim:
-    """Return a claim on a comparison with the MILP of the whole, with the number of instances on which no solver improved its start.
-
-    It cannot be seen here if they are more than half: it then compares with a list schedule.
-    """
+    """Return a claim on a comparison with the MILP of the whole, which cannot be seen where no solver improves its start."""
     solves = [[stack[name] for name in MILP if name in stack] for stack in stacks]
     known = [rows for rows in solves if rows]
     starts = sum(all(len(row["history"]) <= 1 and not row["proven"] for row in rows) for rows in known)
-    if not starts or claim.verdict is Verdict.UNSEEN:
-        return claim
-    reason = f"{claim.reason}; on {starts} of {len(known)} instances no solver of the MILP improves the list schedule that it begins with"
-    return Claim(claim.text, Verdict.UNSEEN if starts > len(known) / 2 else claim.verdict, reason)
+    return beyond_starts(claim, starts, len(known), "instances no solver of the MILP")
