@@ -122,7 +122,9 @@ def identical(kind: str, n: int, processors: int, *, ccr: float = 0.0, seed: int
 
     Durations are whole numbers from 1 to 10 (`stg`: those of the file), transfers whole numbers, `ccr` times as long on average; with
     0 there is no communication. `layered`: up to three parents in the layer before; `erdos`: each of the pairs is an edge with
-    probability 4 / n; `fork-join`: all tasks but the first and the last lie between these; `stg`: the first tasks of a file.
+    probability 4 / n; `fork-join`: all tasks but the first and the last lie between these; `out-tree`: every task but the first has a
+    parent among those before it, `in-tree`: a child among those behind it; `independent`: no edges, and durations up to 100; `stg`: the
+    first tasks of a file.
     """
     rng = np.random.default_rng([seed, n, KINDS.index(kind)])
     time = rng.integers(1, 11, n)
@@ -138,6 +140,12 @@ def identical(kind: str, n: int, processors: int, *, ccr: float = 0.0, seed: int
         edges = np.unique(np.column_stack([(target // width - 1) * width + rng.integers(0, width, len(target)), target]), axis=0)
     elif kind == "erdos":
         edges = np.argwhere(np.triu(rng.random((n, n)) < 4 / n, 1))
+    elif kind == "out-tree":
+        edges = np.column_stack([rng.integers(0, np.arange(1, n)), np.arange(1, n)])
+    elif kind == "in-tree":
+        edges = np.column_stack([np.arange(n - 1), rng.integers(np.arange(1, n), n)])
+    elif kind == "independent":
+        time, edges = rng.integers(1, 101, n), np.empty((0, 2), np.int64)
     else:
         inner = np.arange(1, n - 1)
         edges = np.vstack([np.column_stack([0 * inner, inner]), np.column_stack([inner, 0 * inner + n - 1])])
@@ -147,4 +155,4 @@ def identical(kind: str, n: int, processors: int, *, ccr: float = 0.0, seed: int
     return hs.Problem(graph, cluster, durations=np.tile(time[:, None], processors))
 
 
-KINDS = ("stg", "layered", "erdos", "fork-join")
+KINDS = ("stg", "layered", "erdos", "fork-join", "out-tree", "in-tree", "independent")

@@ -62,7 +62,9 @@ def main(words: Sequence[str] | None = None) -> None:
         improved: list[Instance] = []
         for instance in fresh.instances:
             known = old.get(instance.name)
-            claims = [*(known.claims if known else []), *(claim for claim in instance.claims if not known or claim not in known.claims)]
+            claims = list(known.claims) if known else []
+            said = {(claim.kind, claim.value, claim.trust, claim.by) for claim in claims}  # the date is that of the file here
+            claims += [claim for claim in instance.claims if (claim.kind, claim.value, claim.trust, claim.by) not in said]
             improved.append(better(msgspec.structs.replace(instance, claims=claims), arguments.time_limit))
             print(f"{instance.name}: {improved[-1].status}, {[(c.kind, c.value, c.trust) for c in improved[-1].claims]}", flush=True)
             rest = [old.get(one.name, one) for one in fresh.instances[len(improved) :]]

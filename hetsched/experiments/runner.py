@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import functools
 import itertools
@@ -22,7 +23,7 @@ import numpy as np
 from hetsched.arguments import COUNT, checked, rule, shown
 from hetsched.errors import InvalidArgument
 from hetsched.experiments.results import Case, Results, Row, key, machine
-from hetsched.processes import Channel, Peer, Ready, Start, in_process
+from hetsched.processes import Channel, Peer, ProcessDied, Ready, Start, in_process
 from hetsched.remote import processes
 from hetsched.search import cores
 from hetsched.search.solution import Solution
@@ -32,6 +33,8 @@ GRACE = 30.0
 """Seconds that a case may take beyond twice its limit."""
 PREPARING = 600.0
 """Seconds that the preparation of a case may take: imports, and kernels that are not compiled yet."""
+LOSSES = 2
+"""How often a case is begun again because its worker was lost."""
 LONGEST = 3600.0  # seconds without a look at the clock
 LATE = object()  # in place of a message
 CLIENT = rule("a client of dask.distributed", lambda given: hasattr(given, "get_executor") and hasattr(given, "nthreads"))
@@ -79,7 +82,7 @@ def run(
     """Measure the cases that have no result yet, each in one thread, and store every record at once.
 
     A case that raises an error, whose process dies, or that takes more than twice its limit and 30 s, is recorded as a failure, and the
-    others go on; the next run tries it again.
+    others go on; the next run tries it again. If a worker of `client` is lost, its case is measured on another one, twice at most.
 
     Parameters
     ----------
@@ -172,6 +175,7 @@ def _apart(left: list[Job], jobs: int, start: Start) -> Iterator[tuple[Job, Row]
     inbox: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
     busy: dict[int, _Task] = {}
     numbers = itertools.count()
+    losses = collections.Counter[str]()
 
     def begin(number: int, process: Peer | None = None) -> None:
         """Begin the next job in a process, by default a new one."""
@@ -201,7 +205,11 @@ def _apart(left: list[Job], jobs: int, start: Start) -> Iterator[tuple[Job, Row]
                 continue
             del busy[number]
             alive = isinstance(message, dict)
-            if message is LATE:
+            lost = isinstance(message, ProcessDied) and message.exit_code is None and losses[key(job.case)] < LOSSES
+            if lost:
+                losses[key(job.case)] += 1
+                waiting.insert(0, job)
+            elif message is LATE:
                 message = {"failure": {"status": "late", "error": f"its process was ended after {allowed}"}}
             elif not alive:
                 message = {"failure": {"status": "failed", "error": f"its process {message}"}}
@@ -209,7 +217,8 @@ def _apart(left: list[Job], jobs: int, start: Start) -> Iterator[tuple[Job, Row]
                 process.kill()
             if waiting:
                 begin(number, process) if alive else begin(next(numbers))
-            yield job, message
+            if not lost:
+                yield job, message
     finally:
         for task in busy.values():
             task.process.kill()

@@ -26,9 +26,19 @@ def failures(instance: Instance) -> list[str]:
     """Return what is wrong with the claims of an instance, in a line each; none if all hold.
 
     A schedule of a checked claim is verified and timed exactly, a certificate is checked, and both must give the value of the claim.
-    Of all claims no lower one may be above an upper one.
+    A claim of a solver needs its version and options, and every claim an author and a date that is past. Of all claims no lower
+    one may be above an upper one.
     """
     problem, found = problem_of(instance), []
+    today = datetime.datetime.now(datetime.UTC).date()
+    for claim in instance.claims:
+        what = f"{instance.name}: {claim.kind} {claim.value}"
+        if claim.trust == "solver" and not claim.evidence:
+            found.append(f"{what}: it has no evidence, which is the version and the options of the solver")
+        if not claim.by.strip():
+            found.append(f"{what}: nobody makes it; state a program and its version, or a publication")
+        if claim.date > today:
+            found.append(f"{what}: its date is {claim.date}, after today")
     exact = checker.Problem(documents.encode(problem))
     for claim in (claim for claim in instance.claims if claim.trust == "checked"):
         try:

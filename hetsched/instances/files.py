@@ -65,10 +65,12 @@ def digest(problem: Problem) -> str:
 
 def fetch(instance: Instance) -> Path:
     """Return the file of an instance; see `load`."""
+    if Path(instance.file).is_absolute() or ".." in Path(instance.file).parts:
+        raise InvalidProblem(f"{instance.file!r} of instance {instance.name!r} is no name of a file within a folder; give a relative one")
     shipped = SHIPPED / instance.file
     if shipped.is_file():
         with as_file(shipped) as path:
-            return _meant(path, instance)
+            return _meant(path, instance, "install hetsched again")
     own = [Path(folder) for folder in os.environ.get(FOLDERS, "").split(os.pathsep) if folder]
     flat = instance.file.replace("/", "-")
     for path in (folder / name for folder in (*own, cache()) for name in (instance.file, flat)):
@@ -91,8 +93,8 @@ def fetch(instance: Instance) -> Path:
         raise InvalidProblem(f"{instance.source} is no longer the file of instance {instance.name!r}: its SHA-256 differs") from None
 
 
-def _meant(path: Path, instance: Instance) -> Path:
+def _meant(path: Path, instance: Instance, remedy: str = "remove it") -> Path:
     """Return the path of a file if it is the one that the registry means."""
     if hashlib.sha256(path.read_bytes()).hexdigest() != instance.sha256:
-        raise InvalidProblem(f"{path} is not the file of instance {instance.name!r}: its SHA-256 differs; remove it")
+        raise InvalidProblem(f"{path} is not the file of instance {instance.name!r}: its SHA-256 differs; {remedy}")
     return path

@@ -396,10 +396,10 @@ def _decision(given: Solution | Schedule | Decision) -> Decision:
     return schedule.decision if isinstance(schedule, Schedule) else schedule
 
 
-def quick(problem: Problem, deadline: Deadline = NEVER) -> Solution:
+def quick(problem: Problem, deadline: Deadline = NEVER, *, search: bool = True) -> Solution:
     """Return the best solution of some list schedulers, possibly without a schedule; the first one always runs.
 
-    A short search follows where it costs little, for up to 100 tasks, one input and no contention.
+    With `search` a short one follows where it costs little, for up to 100 tasks, one input and no contention.
     """
     monitor = Monitor(problem, Budget(deadline.limit), clock=deadline.clock)
     for method in select(role=Role.UPPER, problem=problem):
@@ -407,11 +407,11 @@ def quick(problem: Problem, deadline: Deadline = NEVER) -> Solution:
         monitor.attempt(method.name)
         if deadline.left < 2 * (deadline.clock() - start):  # the next takes about as long, and its schedule is simulated again
             break
-    small = problem.inputs == 1 and problem.n_tasks <= SEARCHED and not problem.links.contended
+    small = search and problem.inputs == 1 and problem.n_tasks <= SEARCHED and not problem.links.contended
     if small and monitor.best is not None and not monitor.should_stop:
-        search = select(kind=Kind.SEARCH, objective="makespan", auto=True)[0]
+        first = select(kind=Kind.SEARCH, objective="makespan", auto=True)[0]
         better = monitor.subsolve(
-            problem, search.name, time_limit=monitor.time_limit(SHARE), evaluations=EVALUATIONS * problem.n_tasks, start=monitor.best
+            problem, first.name, time_limit=monitor.time_limit(SHARE), evaluations=EVALUATIONS * problem.n_tasks, start=monitor.best
         )
         if better.schedule is not None:
             monitor.offer(better.schedule.decision)

@@ -60,6 +60,7 @@ def _solve(
     upper: float = math.inf,
     symmetry: str | None = None,
     faithful: bool = False,
+    improve: bool = True,
     relax: Callable[[], None] | None = None,
 ) -> None:
     """Solve a formulation of the problem; schedules of list schedulers are offered first and tighten its windows.
@@ -75,7 +76,7 @@ def _solve(
     settings = SolveSettings(monitor.deadline, gap, threads, monitor.seed, cuts)
     if symmetry is not None:
         check_criterion(symmetry)
-    start = quick(problem, monitor.deadline)
+    start = quick(problem, monitor.deadline, search=improve)
     best = math.inf if monitor.best is None else monitor.best.makespan
     if start.schedule is not None and start.makespan < best and start.makespan <= upper:
         with monitor.as_source(start.method):
@@ -122,8 +123,9 @@ def _by_solver(backend: BackendInfo) -> None:
         upper: float | None = None,
         symmetry: str | None = "tasks",
         faithful: bool = False,
+        improve: bool = True,
     ) -> None:
-        options = {"gap": gap, "threads": threads, "cuts": cuts, "upper": upper, "symmetry": symmetry}
+        options = {"gap": gap, "threads": threads, "cuts": cuts, "upper": upper, "symmetry": symmetry, "improve": improve}
         several = problem.inputs > 1 and problem.links.contended and monitor.objective == "makespan"
         _solve(
             fitting(problem),
@@ -136,6 +138,7 @@ def _by_solver(backend: BackendInfo) -> None:
             upper=math.inf if upper is None else upper,
             symmetry=symmetry,
             faithful=faithful,
+            improve=improve,
             relax=partial(_ignore_contention, problem, monitor, backend.method, options) if several else None,
         )
 
@@ -144,7 +147,8 @@ def _by_solver(backend: BackendInfo) -> None:
 
     `symmetry` ("batches", "tasks" or "time") orders identical devices, nodes and inputs; None does not. `faithful` solves
     the paper's literal form instead of the tightened one; with contention there is one for one input only. Several inputs
-    whose transfers contend are first solved without contention, for a quarter of the time, which gives a bound.
+    whose transfers contend are first solved without contention, for a quarter of the time, which gives a bound. The solve begins
+    with the best of some list schedules; with `improve` a short search follows, for up to 100 tasks, one input and no contention.
     """
     method(
         backend.method,

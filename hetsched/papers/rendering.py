@@ -43,7 +43,7 @@ def _lines(reproduction: Reproduction) -> Iterator[str]:
 
 def page(reproductions: Sequence[Reproduction]) -> str:
     """Return a Markdown page: all claims with their verdicts, then each item."""
-    parts = ["# The papers, item by item", _INTRODUCTION, "## Claims", _claims(reproductions)]
+    parts = ["# The papers, item by item", _INTRODUCTION, _RULE, "## Claims", _claims(reproductions)]
     seen = set()
     for reproduction in reproductions:
         paper = reproduction.paper
@@ -59,6 +59,11 @@ _INTRODUCTION = (
     "measured here, beside the paper's own figures, and each claim with a verdict: *held*, *not held* or *cannot be seen here*. What "
     "differs from the paper's experiment stands before the figures; what is not measured yet says so. Durations are those of cost models "
     "or made by a generator unless an item says that they are measured, so milliseconds compare within a table, not with the paper's."
+)
+_RULE = (
+    "A claim is held if all that was measured for it has it. One about every setting is not held if one setting contradicts it; seeds and "
+    "repetitions that disagree decide nothing. It cannot be seen here if what it speaks of was not run, is so by construction, or in more "
+    "than half of the instances is hidden by a limit that is shorter than the paper's or by the schedule that a method begins with."
 )
 
 

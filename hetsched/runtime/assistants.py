@@ -70,6 +70,9 @@ class Assistants:
     tasks on each device are in the order of the first schedule's starts; likewise transfers, with a factor for each link. If others
     take memory of a device, it takes no nodes that no longer fit, and keeps those that it has.
 
+    *Single moves.* That a move must shorten the estimated iteration is our rule, not the paper's: where several devices are
+    equally slow and no single move shortens it, nothing moves, even if several moves together would help.
+
     *No thrashing.* Nodes move, or return, only if that shortens the estimated iteration by `gain`, and estimates change
     only if speeds drift: with constant speeds, after they are estimated, every change shortens the estimate, so that the
     changes end. In every case the doubling of cool-downs limits the moves of a node to log2(I / cooldown + 1) + 1 in I

@@ -33,6 +33,8 @@ def test_stored_results_are_shown_and_written_as_a_page(run: Any, folder: Path) 
     assert "| ios | table-1 | " in Path("page.md").read_text()
     facts = json.loads(run("reproduce", "ios", "table-1", "--stored", "--results", "kept", "--json").stdout)
     assert facts[0]["claims"][0]["verdict"] == "cannot be seen here"
+    empty = run("reproduce", "ios", "table-1", "--stored", "--results", "none")
+    assert "results: none at none/ios.jsonl" in empty.stdout
 
 
 @pytest.mark.parametrize(

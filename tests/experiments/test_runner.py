@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
+import pickle
 import sys
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
 from hetsched.errors import InvalidArgument
 from hetsched.experiments import Progress, Results, run, runner
+from hetsched.experiments.runner import perform
+from hetsched.processes import ProcessDied
 
 WORK = """
 import os
@@ -178,6 +184,34 @@ def test_the_time_in_a_queue_of_an_executor_is_not_counted(monkeypatch: pytest.M
         threads.submit(waited.wait, 100)
         threading.Timer(1.0, lambda: (monkeypatch.setattr(runner, "PREPARING", 100.0), waited.set())).start()
         assert len(run([{"name": "good"}], work.do, client=Client()).rows()) == 1
+
+
+@pytest.mark.parametrize(("times", "error"), [(2, None), (3, "its process was lost: its worker was lost")])
+def test_a_case_is_measured_on_another_worker_if_its_own_is_lost(
+    monkeypatch: pytest.MonkeyPatch, work: ModuleType, times: int, error: str | None
+):
+    """Of a method it says nothing that a machine was lost."""
+    lost = iter([True] * times)
+
+    class Worker:
+        """A worker that is lost as it begins, the first few times, or measures here."""
+
+        begun = True
+
+        def __init__(self, main: str, receive: Callable[[Any], object]) -> None:
+            self.receive = receive
+
+        def send(self, message: bytes) -> None:
+            gone = next(lost, False)
+            self.receive(ProcessDied(None, "its worker was lost") if gone else perform(pickle.loads(message)))
+
+        def kill(self) -> None:
+            """Nothing is left to end."""
+
+    monkeypatch.setattr(runner, "processes", lambda executor: contextlib.nullcontext(Worker))
+    store = run([{"name": "good"}], work.do)
+    assert [row["name"] for row in store.rows()] == ([] if error else ["good"])
+    assert [row["error"] for row in store.failures()] == ([error] if error else [])
 
 
 @pytest.mark.slow

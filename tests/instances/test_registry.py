@@ -239,7 +239,24 @@ def test_evidence_that_does_not_hold_is_refused():
     assert len(failures(nothing)) == 1
 
 
+def test_a_claim_has_somebody_who_makes_it_a_past_date_and_of_a_solver_its_version():
+    later = TODAY + datetime.timedelta(days=400)
+    given = [Claim("lower", "70", "solver", "a solver", TODAY), Claim("lower", "71", "published", " ", TODAY)]
+    one = msgspec.structs.replace(entry("topcuoglu2002"), claims=[*given, Claim("upper", "80", "published", "someone", later)])
+    assert failures(one) == [
+        "topcuoglu2002: lower 70: it has no evidence, which is the version and the options of the solver",
+        "topcuoglu2002: lower 71: nobody makes it; state a program and its version, or a publication",
+        f"topcuoglu2002: upper 80: its date is {later}, after today",
+    ]
+
+
+def test_a_file_outside_the_folders_is_refused():
+    for name in ("/etc/passwd", "../shop.stg"):
+        with pytest.raises(hs.InvalidProblem, match=f"'{name}' of instance 'topcuoglu2002' is no name of a file within a folder"):
+            problem_of(msgspec.structs.replace(entry("topcuoglu2002"), file=name))
+
+
 def test_claims_of_which_none_is_checked_may_not_contradict_each_other():
-    given = [Claim("lower", "74", "solver", "a solver", TODAY), Claim("upper", "73", "published", "someone", TODAY)]
+    given = [Claim("lower", "74", "solver", "a solver", TODAY, {"version": "1"}), Claim("upper", "73", "published", "someone", TODAY)]
     one = msgspec.structs.replace(entry("topcuoglu2002"), claims=given)
     assert failures(one) == ["topcuoglu2002: lower 74 (solver, by a solver) is above upper 73 (published, by someone)"]

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 import hetsched as hs
 from hetsched.models import BatchedMakespan, CongestionAware, Formulation, components, moirai
+from hetsched.models.formulation import quick
 from hetsched.problem.links import CONTENDED, UNCONTENDED
-from hetsched.search import Budget, Monitor
+from hetsched.search import Budget, Monitor, Role, select
 from hetsched.testing import brute_force, decisions, problems
 from hetsched.testing.profiles import examples
 from tests.golden import arabnejad, topcuoglu
@@ -352,3 +353,16 @@ def test_transfers_within_the_only_node_do_not_wait_for_one_another(solver: str)
         assert formulation.model.solve(solver).objective / formulation.second == pytest.approx(makespan)
         load = hs.solve(problem.replace(communication=communication), "load-milp", objective="period")
         assert (load.value, load.status) == (period, "optimal")
+
+
+def test_without_improve_a_solve_begins_with_list_schedules_alone():
+    problem = hs.Problem(hs.workloads.rwnn("er", 30, modules=3, seed=1), hs.workloads.clusters.diviml(), costs=hs.costs.Roofline())
+    names = [found.name for found in select(role=Role.UPPER, problem=problem)]
+    lists = hs.solve(problem, names)
+    assert quick(problem, search=False).makespan == lists.makespan
+    assert quick(problem).makespan < lists.makespan, "a search follows"
+    begun = {
+        improve: hs.solve(problem, "milp", time_limit=1.0, options={"improve": improve}).history.incumbent for improve in (True, False)
+    }
+    assert begun[False][np.isfinite(begun[False])][0] == lists.makespan
+    assert begun[True][np.isfinite(begun[True])][0] < lists.makespan

@@ -145,13 +145,19 @@ def partitions(lasts: Mapping[str, tuple[float, float, float]], first: tuple[flo
 def test_claims_on_partitions_are_decided() -> None:
     item = partition.SECTION_2
     good = partitions({"from blocks": (5.0, 0.05, 1.0), "metis": (6.0, 0.08, 1.0), "best-device": (0.0, 3.0, 2.0)})
-    for text in ("reduces the volume", "good load balance", "better than that of METIS", "Efficient model", "split across"):
+    for text in ("reduces the volume", "good load balance", "better than that of METIS", "Efficient model"):
         assert one(item, good, text) is HELD
+    assert one(item, good, "split across") is UNSEEN  # memory is not limited
     for text in ("communication between devices is minimal", "load balance is optimal"):
         assert one(item, good, text) is UNSEEN  # no better one is known
     bad = partitions({"from blocks": (12.0, 0.15, 3.0), "metis": (6.0, 0.08, 1.0), "best-device": (0.0, 3.0, 2.0)})
     texts = ("reduces the volume", "good load", "METIS", "Efficient", "is minimal", "is optimal")
     assert {one(item, bad, text) for text in texts} == {NOT_HELD}
+    otherwise = partitions({"from blocks": (5.0, 0.05, 1.0), "metis": (6.0, 0.08, 1.0)})
+    for row in otherwise:
+        if row["method"] == "metis" and row["graph"] == "nmt":
+            row["last"] |= {"by_roofline": 0.04}
+    assert one(item, otherwise, "better than that of METIS") is NOT_HELD  # by the compiler's costs alone
     far = partitions({"from blocks": (5.0, 0.05, 1.0), "metis": (1.0, 0.3, 1.0)})
     assert one(item, far, "is minimal") is UNSEEN  # less, but not balanced
     assert one(item, partitions({"from blocks": (12.0, 0.05, 1.0)}, first=(10.0, 0.04)), "is minimal") is NOT_HELD

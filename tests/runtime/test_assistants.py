@@ -157,6 +157,16 @@ def test_forty_equal_tasks_reach_the_optimum_when_a_device_becomes_slow() -> Non
     assert iterate(problem, decision, 30, policy=Assistants(gamma=0.5), scenario=slow).makespan[[0, -1]].tolist() == [30, 21]
 
 
+def test_nothing_moves_where_no_single_move_shortens_the_iteration() -> None:
+    """Of 40 equal tasks on four devices, three become slow alike: a move from one of them leaves the others as they are."""
+    problem = hs.Problem(hs.TaskGraph([f"t{i}" for i in range(40)]), hs.Cluster(list("abcd"), bandwidth=1e9), durations=np.ones((40, 4)))
+    decision = hs.Decision.whole(problem, np.arange(40) % 4, np.arange(40))
+    slow = Scenario([SlowDown(name, 3.0) for name in "bcd"])
+    for gamma in (0.5, 0.9):
+        assert iterate(problem, decision, 30, policy=Assistants(gamma=gamma), scenario=slow).makespan[[0, -1]].tolist() == [30, 30]
+    assert iterate(problem, decision, 30, policy=Resolve("heft"), scenario=slow).makespan[-1] == 21
+
+
 def test_an_emptied_device_that_has_recovered_gets_work_again() -> None:
     problem, decision = two_alike(4)
     slow = Watched()

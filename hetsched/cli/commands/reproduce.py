@@ -83,7 +83,8 @@ def reproduce(
         for one in made:
             say(*rendering.text(one), "")
         say(f"claims: {rendering.counted([claim for one in made for claim in one.report.claims]) or 'none'}")
-        say(f"results: {results / f'{paper}.jsonl' if paper != 'all' else results}", *(f"wrote: {name}" for name in outputs.written))
+        kept = results / f"{paper}.jsonl" if paper != "all" else results
+        say(f"results: {kept if kept.exists() else f'none at {kept}'}", *(f"wrote: {name}" for name in outputs.written))
     outputs.finish()
 
 

@@ -34,8 +34,9 @@ def celeritas(problem: Problem, monitor: Monitor, *, window: int = 200, memory: 
 
     A cluster changes the device if its start is earlier by more than a transfer back. It has at most `window` tasks and the
     share `memory` of the smallest device's memory. If it fits no device, it is placed on the one with the most memory left: a best
-    effort. Co-location labels do not divide clusters: all tasks of a label follow the first that is placed, and the memory is
-    repaired if this exceeds it. Under peak memory, which cannot be repaired so, labels do divide clusters.
+    effort. Line 20 of Algorithm 2 prints the arg min of the memory left; the text of the paper (sections 5.2 and 6.3) takes the
+    device with the lowest memory usage, as this does. Co-location labels do not divide clusters: all tasks of a label follow the first that
+    is placed, and the memory is repaired if this exceeds it. Under peak memory, which cannot be repaired so, labels do divide clusters.
     """
     _offer_fused(monitor, adjusting, window, memory)
 

@@ -36,7 +36,7 @@ with answer:
 @method(
     "block",
     summary="topological order cut into one block a device, of work in proportion to its speed",
-    source="Tavarageri et al. 2021, block partitioning",
+    source="Tavarageri et al. 2019, block partitioning",
     kind=Kind.CONSTRUCTIVE,
     roles={Role.BASELINE: always},
     supports=Supports(inputs="whole"),
@@ -60,7 +60,7 @@ def blocks_of(problem: Problem, work: FloatArray) -> IntArray:
 @method(
     "random-partition",
     summary="each task on a device drawn at random, in proportion to speed",
-    source="Tavarageri et al. 2021, random partitioning",
+    source="Tavarageri et al. 2019, random partitioning",
     kind=Kind.CONSTRUCTIVE,
     supports=Supports(inputs="whole"),
     turn=280,

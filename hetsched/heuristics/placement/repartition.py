@@ -21,7 +21,7 @@ from hetsched.search import Auto, Kind, Monitor, Role, Supports, always, large, 
 @method(
     "repartition",
     summary="a block partition, then tasks moved where more of what they read is, or where less is to do",
-    source="Tavarageri, Sridharan, Kaul 2021",
+    source="Tavarageri, Sridharan, Kaul 2019",
     kind=Kind.CONSTRUCTIVE,
     roles={Role.BASELINE: always},
     supports=Supports(inputs="whole"),

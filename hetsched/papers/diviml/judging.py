@@ -49,15 +49,14 @@ def judged(
     return Claim(text, Verdict.NOT_HELD, reason)
 
 
-def beyond_starts(claim: Claim, starts: int, known: int, where: str) -> Claim:
-    """Return a claim with the number of instances whose schedule is the list schedule that a solver begins with.
+def unless_most(claim: Claim, count: int, known: int, where: str) -> Claim:
+    """Return a claim with the number of instances that do not show what it says; it cannot be seen here if they are more than half.
 
-    It cannot be seen here if they are more than half: it then speaks of a list schedule. `where` names instances and solver.
+    `where` names the instances, and says why.
     """
-    if not starts or claim.verdict is Verdict.UNSEEN:
+    if not count:
         return claim
-    reason = f"{claim.reason}; on {starts} of {known} {where} improves the list schedule that it begins with"
-    return Claim(claim.text, Verdict.UNSEEN if starts > known / 2 else claim.verdict, reason)
+    return Claim(claim.text, Verdict.UNSEEN if count > known / 2 else claim.verdict, f"{claim.reason}; on {count} of {known} {where}")
 
 
 def factor(value: float) -> str:

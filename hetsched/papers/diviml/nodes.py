@@ -15,7 +15,7 @@ import hetsched as hs
 from hetsched.experiments.runner import timed
 from hetsched.papers.diviml import decoder
 from hetsched.papers.diviml.decoder import ENDS, STEPS
-from hetsched.papers.diviml.judging import beyond_starts, factor, judged
+from hetsched.papers.diviml.judging import factor, judged, unless_most
 from hetsched.papers.diviml.solving import OPTIONS, SPLIT, WINDOWS
 from hetsched.papers.items import Case, Claim, Item, Report, Row, Setting, Table, Verdict
 from hetsched.papers.rendering import number, percent
@@ -78,10 +78,10 @@ def measure(case: Case, data: Path | None) -> Row:
     way, part = case["schedule"], problem
     if way in SINGLE:
         part = decoder.problem_of(case["model"], layers // nodes, 1, inputs, case["step"])
-    method, options = {**SINGLE, **WHOLE}[way], {}
-    if method in OPTIONS:
-        options = {"solver": "cpsat", "symmetry": MULTI.get(way, "tasks"), **OPTIONS[method]}
-        method = "split"
+    method = {**SINGLE, **WHOLE}[way]
+    options: Mapping[str, Any] = {} if isinstance(method, tuple) else OPTIONS.get(method, {})
+    if method in (SPLIT, WINDOWS):
+        method, options = "split", {"solver": "cpsat", "symmetry": MULTI.get(way, "tasks"), **options}
     prepare(method)
     solution, spent = timed(lambda: hs.solve(part, method, time_limit=limit, seed=case["seed"], threads=1, options=options))
     schedule, bound = solution.schedule, solution.bound
@@ -230,7 +230,10 @@ def _quality(rows: Sequence[Row]) -> list[Claim]:
         claim = judged(text, values, at_least=asked, each="run", shown=percent)
         if {*over} <= {*MULTI}:
             same = [max(rate[name] for name in MULTI) <= rate[STARTS] * (1 + 1e-9) for rate in rates if {*MULTI, STARTS} <= set(rate)]
-            claim = beyond_starts(claim, sum(same), len(same), "runs no split of all nodes")
+            claim = unless_most(claim, sum(same), len(same), "runs no split of all nodes improves the list schedule that it begins with")
+        else:
+            same = [max(rate[name] for name in over) <= max(rate[name] for name in under) * (1 + 1e-9) for rate in complete]
+            claim = unless_most(claim, sum(same), len(same), "runs the schedule of the one is that of the other")
         claims.append(claim)
     return claims
 

@@ -173,6 +173,12 @@ def _gain(groups: Sequence[Stacks], inputs: int) -> list[float]:
     return _per_seed(groups, lambda group: float(np.mean(_ratios(group, names, [solving.SPLIT]))) - 1, *names, solving.SPLIT)
 
 
+def _ended(groups: Sequence[Stacks]) -> list[Stacks]:
+    """Return the stacks on which the dynamic program of the paper's split ends within the limit."""
+    split = solving.SPLIT
+    return [{kind: stack for kind, stack in group.items() if split in stack and solving.finished(stack[split])} for group in groups]
+
+
 def _several(group: Stacks, dependence: str) -> list[Mapping[str, Row]]:
     return [stack for (kind, channels), stack in group.items() if kind == dependence and channels > 1]
 
@@ -206,10 +212,10 @@ def _worst(dependence: str) -> float:
 def _latency(groups: Sequence[Stacks]) -> list[Claim]:
     exact, gains = (*solving.MILP, solving.SPLIT), _printed_gains(1)
     speed = _per_seed(groups, lambda group: max(_ratios(group, ["best-device"], exact)), "best-device", solving.SPLIT)
-    close = {
-        name: _per_seed(groups, lambda group, name=name: float(np.mean(_excess(group, name, solving.SPLIT))), solving.SPLIT)  # type: ignore[misc]
-        for name in ("sdep", "wdep")
-    }
+    ended = _ended(groups)
+    close = {name: list(itertools.chain(*(_excess(group, name, solving.SPLIT) for group in ended))) for name in ("sdep", "wdep")}
+    apart = [tuple(_excess(group, name, solving.SPLIT) for name in ("sdep", "wdep")) for group in ended]
+    every = [stack for group in groups for stack in group.values()]
     bounds = {
         text: _per_seed(groups, lambda group, name=name: _mean_gap(group, "sdep", name) - _mean_gap(group, "wdep", name), name)  # type: ignore[misc]
         for text, name in (("by the paper's recursion", solving.RECURSION), ("by our bound", solving.BOUND))
@@ -222,28 +228,32 @@ def _latency(groups: Sequence[Stacks]) -> list[Claim]:
             each="run",
             shown=factor,
         ),
-        judged(
-            f"The split's latency is about 30 % better than that of the best heuristic (V-B; {percent(min(gains))} to "
-            f"{percent(max(gains))} in the rows of Table I), on average over the stacks",
-            _gain(groups, 1),
-            at_least=min(gains),
-            each="run",
-            shown=percent,
+        solving.against_split(
+            judged(
+                f"The split's latency is about 30 % better than that of the best heuristic (V-B; {percent(min(gains))} to "
+                f"{percent(max(gains))} in the rows of Table I), on average over the stacks",
+                _gain(groups, 1),
+                at_least=min(gains),
+                each="run",
+                shown=percent,
+            ),
+            every,
         ),
         *(
             judged(
-                f"On {name} stacks the split is close to the optimum (V-B; {percent(_worst(name))} longer than the MILP at most), on "
-                "average over the stacks, against the best schedule known",
+                f"On {name} stacks the split is close to the optimum (V-B; {percent(_worst(name))} longer than the MILP at most), against "
+                "the best schedule known, where the dynamic program ends within the limit",
                 close[name],
                 at_most=_worst(name),
-                each="run",
+                each="stack",
                 shown=percent,
             )
             for name in ("sdep", "wdep")
         ),
         judged(
-            "The split is closer to the optimum on sdep than on wdep stacks (V-B): difference of the excess",
-            [wdep - sdep for sdep, wdep in zip(close["sdep"], close["wdep"], strict=True)],
+            "The split is closer to the optimum on sdep than on wdep stacks (V-B): difference of the mean excess, where the dynamic "
+            "program ends within the limit",
+            [float(np.mean(wdep) - np.mean(sdep)) for sdep, wdep in apart if sdep and wdep],
             at_least=0.0,
             each="run",
             shown=percent,
@@ -264,6 +274,7 @@ def _latency(groups: Sequence[Stacks]) -> list[Claim]:
 def _throughput(groups: Sequence[Stacks]) -> list[Claim]:
     exact, gains = (*solving.MILP, solving.SPLIT), _printed_gains(INPUTS)
     speed = _per_seed(groups, lambda group: max(_ratios(group, ["best-device"], exact)), "best-device", solving.SPLIT)
+    every = [stack for group in groups for stack in group.values()]
     above = _per_seed(groups, lambda group: min(_ratios(group, solving.MILP, [solving.SPLIT])) - 1, *solving.MILP, solving.SPLIT)
     return [
         judged(
@@ -273,24 +284,30 @@ def _throughput(groups: Sequence[Stacks]) -> list[Claim]:
             each="run",
             shown=factor,
         ),
-        judged(
-            f"The split's throughput is up to 60 % better than that of the best heuristic (V-C; {percent(min(gains))} to "
-            f"{percent(max(gains))} in the rows of Table IV), on average over the stacks",
-            _gain(groups, INPUTS),
-            at_least=min(gains),
-            each="run",
-            shown=percent,
-        ),
-        solving.against_milp(
+        solving.against_split(
             judged(
-                "The split's schedules are better than those of the MILP (V-C; in every row of Table IV, with more time for the MILP), "
-                "here in equal time, on the stacks where it gains least",
-                above,
-                at_least=0.0,
+                f"The split's throughput is up to 60 % better than that of the best heuristic (V-C; {percent(min(gains))} to "
+                f"{percent(max(gains))} in the rows of Table IV), on average over the stacks",
+                _gain(groups, INPUTS),
+                at_least=min(gains),
                 each="run",
                 shown=percent,
             ),
-            [stack for group in groups for stack in group.values()],
+            every,
+        ),
+        solving.against_split(
+            solving.against_milp(
+                judged(
+                    "The split's schedules are better than those of the MILP (V-C; in every row of Table IV, with more time for the MILP), "
+                    "here in equal time, on the stacks where it gains least",
+                    above,
+                    at_least=0.0,
+                    each="run",
+                    shown=percent,
+                ),
+                every,
+            ),
+            every,
         ),
     ]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 RUNS = 2 + 6 * 6
 """Runs by which the authors' program measures a stage: 2 to warm up, and 6 times 6."""
+FREE = 4 * 3600
+"""Seconds within which the search without limits ends, by the paper."""
 SPEED = {"inception_v3": 1.59, "nasnet_a": 1.37}
 """Speed with r = 1, s = 8, times sequential."""
 
@@ -182,10 +184,7 @@ def cost_report(rows: Sequence[Row], setting: Setting) -> Report:
         "The search takes less than a minute for Inception-v3 and SqueezeNet, within 90 minutes for RandWire and NASNet (r = 3, s = 8)"
     )
     free_text = "Without limits it finds the optimum within 4 hours for each network"
-    claims = [
-        _within(limited_text, {name: took[name, 3] for name in most if (name, 3) in took}, most),
-        _within(free_text, {name: took[name, None] for name in most if (name, None) in took}, dict.fromkeys(most, 4 * 3600)),
-    ]
+    claims = [_within(limited_text, {name: took[name, 3] for name in most if (name, 3) in took}, most), _optimum(free_text, rows, took)]
     longest = max((row for row in rows if row["r"] is None), key=lambda row: row["every_s"], default=None)
     notes = []
     if longest is not None:
@@ -197,6 +196,34 @@ def cost_report(rows: Sequence[Row], setting: Setting) -> Report:
     return Report([Table(head, lines)], claims, notes + [f"Cut: {message}." for message in cut])
 
 
+def _optimum(text: str, rows: Sequence[Row], took: Mapping[tuple[str, int | None], float]) -> Claim:
+    """Decide how long the search takes that finds the optimum, with every ending.
+
+    It is decided if the model's seconds, and these times what the authors' own search with limits takes of the model's, agree.
+    """
+    every = {row["network"]: row["every_s"] + row["cpu_s"] for row in rows if row["r"] is None}
+    times = {name: SEARCH[name] / took[name, 3] for name in every if (name, 3) in took}
+    if len(times) < len(NETWORKS):
+        return Claim(text, Verdict.UNSEEN, "not all networks are measured")
+
+    def told(seconds: Mapping[str, float]) -> str:
+        return ", ".join(f"{number(value)} s ({name})" for name, value in seconds.items())
+
+    longest = max(every, key=every.__getitem__)
+    reason = (
+        f"with every ending, as the paper defines them, measuring the stages by the model and searching take {told(every)}, the longest "
+        f"{number(every[longest] / 3600)} hours; with the stages of the authors' program alone, which leaves out endings and so need not "
+        f"find the optimum, {told({name: took[name, None] for name in every})}; with r = 3, s = 8 the authors measured "
+        f"{min(times.values()):.1f} to {max(times.values()):.1f} times the model's seconds, {SEARCH[longest]} s "
+        f"beside {number(took[longest, 3])} s for {longest}"
+    )
+    if any(value * min(1.0, times[name]) > FREE for name, value in every.items()):
+        return Claim.decided(text, False, reason)
+    if all(value * max(1.0, times[name]) <= FREE for name, value in every.items()):
+        return Claim.decided(text, True, reason)
+    return Claim(text, Verdict.UNSEEN, f"{reason}: the model's seconds and the authors' do not agree on {FREE / 3600:g} hours")
+
+
 def _within(text: str, took: dict[str, float], most: dict[str, int]) -> Claim:
     if len(took) < len(most):
         return Claim(text, Verdict.UNSEEN, "not all networks are measured")
@@ -204,7 +231,8 @@ def _within(text: str, took: dict[str, float], most: dict[str, int]) -> Claim:
     return Claim.decided(
         text,
         all(took[name] <= limit for name, limit in most.items()),
-        f"measuring the stages that the authors' program finds, by the model, and searching take {reason}",
+        f"measuring the stages that the authors' program finds, by the model, and searching take {reason}; the authors measured "
+        f"{', '.join(f'{SEARCH[name]} s' for name in took)}",
     )
 
 

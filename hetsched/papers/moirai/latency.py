@@ -122,9 +122,15 @@ def _speed_up(rows: Sequence[Row], which: str, where: str, rival: str, times: fl
     text = f"On the {which} graphs, {where}-server, Moirai is up to {times:g} times faster than {NAMES[rival]}{also}"
     found = _highest(rows, where, which, rival, times - ROUNDING)
     claim = _reached(rows, text, found, rival, _possible(rows, where, which, rival), times)
-    if rival == LEARNED and claim.verdict is Verdict.HELD:
-        return Claim(text, Verdict.UNSEEN, f"{claim.reason}; but the learned placer is not Placeto, and had seconds instead of hours")
-    return claim
+    return _without_placeto(claim) if rival == LEARNED else claim
+
+
+def _without_placeto(claim: Claim) -> Claim:
+    """Return a claim about Placeto: undecided, whichever way our learned placer would decide it."""
+    if claim.verdict is Verdict.UNSEEN:
+        return claim
+    would = f"would be {claim.verdict}, but the learned placer is not Placeto, and had seconds instead of hours"
+    return Claim(claim.text, Verdict.UNSEEN, f"{claim.reason}; {would}")
 
 
 def _reached(rows: Sequence[Row], text: str, found: Sequence[tuple[float, Place]], rival: str, possible: float, times: float) -> Claim:
@@ -180,13 +186,17 @@ def _consistent(rows: Sequence[Row]) -> Claim:
             told.append(
                 f"slower than {name if rival != LEARNED else 'the learned placer'} in {slower} of {len(ratios)}{most}, equal in {equal}"
             )
-            faster += [ratio > 1 + SAME for ratio in ratios.values()]
-            shortest += sum(_possible_at(rows, *place, rival) <= 1 + SAME for place in ratios)
-    if not told:
-        return Claim(text, Verdict.UNSEEN, "not measured")
-    reason = f"{'; '.join(told)}; in {shortest} of {len(faster)} comparisons the rival's schedule is proven to be the shortest"
+            if rival != LEARNED:
+                faster += [ratio > 1 + SAME for ratio in ratios.values()]
+                shortest += sum(_possible_at(rows, *place, rival) <= 1 + SAME for place in ratios)
+    if not faster:
+        return Claim(text, Verdict.UNSEEN, "; ".join([*told, "m-SCT and GETF are not measured"]))
+    reason = (
+        f"{'; '.join(told)}; in {shortest} of {len(faster)} comparisons with m-SCT and GETF the rival's schedule is proven to be the "
+        "shortest; the learned placer, which is not Placeto, does not count"
+    )
     if all(faster):
-        return seen(Claim.decided(text, True, reason), rows, places)
+        return _without_placeto(seen(Claim.decided(text, True, reason), rows, places))
     if shortest:  # whoever found Moirai's schedule, no other is shorter than the rival's
         return Claim.decided(text, False, reason)
     return Claim(text, Verdict.UNSEEN, f"{reason}; the MILP of the whole graphs was not solved to the optimum")
@@ -211,9 +221,8 @@ def _bandwidth(rows: Sequence[Row]) -> Claim:
         f"for {never}, within the spread of the seeds for {len(both) - surely - never}; the clusters differ in their devices too"
     )
     if surely > len(both) / 2 or never > surely:
-        return seen(
-            Claim.decided(text, surely > never, reason), rows, [(model, where, "fused") for model in both for where in models.CLUSTERS]
-        )
+        places = [(model, where, "fused") for model in both for where in models.CLUSTERS]
+        return _without_placeto(seen(Claim.decided(text, surely > never, reason), rows, places))
     return Claim(text, Verdict.UNSEEN, reason)
 
 
@@ -235,7 +244,7 @@ def _larger(rows: Sequence[Row]) -> Claim:
     reason = f"mean over the seeds, smallest to largest model that has both: {'; '.join(told)}"
     if not all(held) and not any(opposed):
         return Claim(text, Verdict.UNSEEN, f"{reason}: within the spread of the seeds")
-    return seen(Claim.decided(text, all(held), reason), rows, places)
+    return _without_placeto(seen(Claim.decided(text, all(held), reason), rows, places))
 
 
 def _optimal(rows: Sequence[Row]) -> Claim:

@@ -373,8 +373,10 @@ SECTION_3 = Item(
     "these are all that a policy knows at first, otherwise it knows the durations before the change. Utilisation is "
     "relative to the device that is busiest on a resource. Which task a device offers and takes is open in the paper: here "
     "a move must shorten the estimated iteration, a rule of ours, as are cool-downs, probes, and estimates by a factor for "
-    "each device and link. `assistants` have the paper's thresholds of 95 % and 50 %; without tags all tasks count as bound"
-    " by compute. With gamma 0.9, the search and the solve, which knows the change, are ours, not the paper's. What a "
+    "each device and link. By that rule nothing moves where several devices are equally slow and no single move shortens the "
+    "iteration, even if several together would; verdicts of *not held* may rest on it. `assistants` have the paper's "
+    "thresholds of 95 % and 50 %; without tags all tasks count as bound by compute. With gamma 0.9, the search and the "
+    "solve, which knows the change, are ours, not the paper's. What a "
     "policy decides takes no time.",
     cases,
     report,
