@@ -63,14 +63,19 @@ def main(words: Sequence[str] | None = None) -> None:
         for instance in fresh.instances:
             known = old.get(instance.name)
             claims = list(known.claims) if known else []
-            said = {(claim.kind, claim.value, claim.trust, claim.by) for claim in claims}  # the date is that of the file here
-            claims += [claim for claim in instance.claims if (claim.kind, claim.value, claim.trust, claim.by) not in said]
+            said = {_said(claim) for claim in claims}
+            claims += [claim for claim in instance.claims if _said(claim) not in said]
             improved.append(better(msgspec.structs.replace(instance, claims=claims), arguments.time_limit))
             print(f"{instance.name}: {improved[-1].status}, {[(c.kind, c.value, c.trust) for c in improved[-1].claims]}", flush=True)
             rest = [old.get(one.name, one) for one in fresh.instances[len(improved) :]]
             Family(fresh.name, fresh.citation, fresh.licence, fresh.attribution, (*improved, *rest)).write(path)
     if arguments.registry == FAMILIES_FOLDER:
         write_page()
+
+
+def _said(claim: Claim) -> tuple[str, ...]:
+    """Return a claim without its date, which for a published one is that of the file here, and without its evidence."""
+    return claim.kind, claim.value, claim.trust, claim.by
 
 
 def write_page() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hetsched.analysis.modules import falls_apart
-from hetsched.decomposition.sweeps import LARGEST, MOST_DEVICES, Sweeps
+from hetsched.decomposition.sweeps import LARGEST, MOST_DEVICES, Sweeps, evaluations_left
 from hetsched.errors import UnsupportedFeature
 from hetsched.problem.problem import Problem
 from hetsched.search import Auto, Monitor, Role, Supports, method, select
@@ -41,5 +41,4 @@ def lns(problem: Problem, monitor: Monitor, *, largest: int = LARGEST) -> None:
             monitor.run(start.name)
     if monitor.best is None or monitor.should_stop:
         return
-    evaluations = None if monitor.budget.evaluations is None else monitor.budget.evaluations - monitor.evaluations
-    Sweeps(problem, monitor, monitor.best, None, 1, monitor.deadline, evaluations, largest).run()
+    Sweeps(problem, monitor, monitor.best, None, 1, monitor.deadline, evaluations_left(monitor), largest).run()

@@ -121,45 +121,56 @@ def _least(spent: FloatArray, held: FloatArray, capacity: FloatArray) -> list[in
     return filled(high * (1 + ROUNDING))
 
 
-def by_node(
-    problem: Problem,
-    parts: Sequence[Part],
-    monitor: Monitor,
-    deadline: Deadline,
-    evaluations: int | None,
-    method: str,
-    options: Mapping[str, Any] | None = None,
-) -> Schedule | None:
-    """Return the schedule in which a method solves each part alone, equal parts on exchangeable nodes once; None if it has none.
+class SolvedApart:
+    """Schedules of a problem in which each part is solved alone, equal parts on exchangeable nodes once.
 
-    The parts share the time until the deadline and the evaluations.
+    Parameters
+    ----------
+    problem : Problem
+    parts : sequence of Part
+        As of `parts_of_nodes`.
     """
-    copies = identical_parts(problem, [part.tasks for part in parts])
-    sorts, images = _exchangeable(problem, parts)
-    keys = [(copy.of, sort) for copy, sort in zip(copies, sorts, strict=True)]
-    distinct = list(dict.fromkeys(keys))
-    known: dict[tuple[int, int], Decision] = {}
-    for left, key in zip(range(len(distinct), 0, -1), distinct, strict=True):
-        try:
-            alone = Part(copies[key[0]].tasks, parts[key[1]].devices).alone(problem)
-        except InvalidProblem:  # a task cannot process all inputs on its node
+
+    def __init__(self, problem: Problem, parts: Sequence[Part]) -> None:
+        self.problem, self.parts = problem, parts
+        self.copies = identical_parts(problem, [part.tasks for part in parts])
+        sorts, self.images = _exchangeable(problem, parts)
+        self.keys = [(copy.of, sort) for copy, sort in zip(self.copies, sorts, strict=True)]
+        self._alone: dict[tuple[int, int], Problem] = {}
+
+    def alone(self, key: tuple[int, int]) -> Problem:
+        """Return a part as a problem; raise `InvalidProblem` if a task cannot process all inputs on its node."""
+        if key not in self._alone:
+            self._alone[key] = Part(self.copies[key[0]].tasks, self.parts[key[1]].devices).alone(self.problem)
+        return self._alone[key]
+
+    def solve(
+        self, monitor: Monitor, deadline: Deadline, evaluations: int | None, method: str, options: Mapping[str, Any] | None = None
+    ) -> Schedule | None:
+        """Return the schedule by a method, None if it has none; the parts share the time until the deadline and the evaluations."""
+        distinct = list(dict.fromkeys(self.keys))
+        known: dict[tuple[int, int], Decision] = {}
+        for left, key in zip(range(len(distinct), 0, -1), distinct, strict=True):
+            try:
+                alone = self.alone(key)
+            except InvalidProblem:
+                return None
+            seconds = deadline.part(1 / left).limit
+            share = None if evaluations is None else evaluations // len(distinct)
+            found = monitor.subsolve(alone, method, time_limit=seconds, evaluations=share, options=options).schedule
+            if found is None:
+                return None
+            known[key] = found.decision
+        pieces = []
+        for key, copy, image in zip(self.keys, self.copies, self.images, strict=True):
+            given = known[key]
+            moved = Decision(given.task, image[given.device], given.item_ptr, given.items)
+            pieces.append((PartialDecision(moved, np.empty(0, np.int64)), copy.tasks, np.empty(0, np.int64)))
+        decision = repair(self.problem, join(self.problem, pieces))
+        if decision is None:
             return None
-        seconds = deadline.part(1 / left).limit
-        share = None if evaluations is None else evaluations // len(distinct)
-        found = monitor.subsolve(alone, method, time_limit=seconds, evaluations=share, options=options).schedule
-        if found is None:
-            return None
-        known[key] = found.decision
-    pieces = []
-    for key, copy, image in zip(keys, copies, images, strict=True):
-        given = known[key]
-        moved = Decision(given.task, image[given.device], given.item_ptr, given.items)
-        pieces.append((PartialDecision(moved, np.empty(0, np.int64)), copy.tasks, np.empty(0, np.int64)))
-    decision = repair(problem, join(problem, pieces))
-    if decision is None:
-        return None
-    monitor.offer(decision)
-    return simulate(problem, decision)
+        monitor.offer(decision)
+        return simulate(self.problem, decision)
 
 
 def _exchangeable(problem: Problem, parts: Sequence[Part]) -> tuple[list[int], list[IntArray]]:

@@ -13,10 +13,10 @@ from typing import Any
 from hetsched.analysis import model_size
 from hetsched.analysis.modules import LARGEST, has_modules
 from hetsched.arguments import COUNT, Rule
-from hetsched.decomposition.nodes import by_node, parts_of_nodes
+from hetsched.decomposition.nodes import SolvedApart, parts_of_nodes
 from hetsched.decomposition.parts import PartialDecision
 from hetsched.decomposition.series import Module, Series, cut
-from hetsched.decomposition.sweeps import MOST_DEVICES, Sweeps
+from hetsched.decomposition.sweeps import MOST_DEVICES, Sweeps, evaluations_left
 from hetsched.errors import UnsupportedFeature
 from hetsched.heuristics.repair import repair
 from hetsched.modeling.backends import in_process, preferred
@@ -196,7 +196,7 @@ def split(
         if heuristic and windows and problem.n_devices <= MOST_DEVICES:
             first = monitor.best if problem.inputs == 1 else _of_several(problem, series.modules, monitor, end, share, options)
             if first is not None:
-                Sweeps(problem, monitor, first, executor, workers, end, _evaluations(monitor, share)).run()
+                Sweeps(problem, monitor, first, executor, workers, end, evaluations_left(monitor, share)).run()
     if heuristic and improve and not monitor.should_stop:
         monitor.run(select(kind=Kind.SEARCH, objective="makespan", auto=True)[0].name)
 
@@ -212,11 +212,6 @@ def _evaluator(series: Series, monitor: Monitor, solver: str, symmetry: str | No
     return Evaluate(series, chosen.name, options, proves, budget, seed, monitor)
 
 
-def _evaluations(monitor: Monitor, share: float) -> int | None:
-    """Return a share of the evaluations left, None without a limit."""
-    return None if monitor.budget.evaluations is None else int(share * (monitor.budget.evaluations - monitor.evaluations))
-
-
 def _of_several(
     problem: Problem, modules: Sequence[Module], monitor: Monitor, end: Deadline, share: float, options: Mapping[str, Any]
 ) -> Schedule | None:
@@ -228,10 +223,13 @@ def _of_several(
         return monitor.best
     whole = monitor.subsolve(problem, "heft", time_limit=monitor.time_limit()).schedule or monitor.best
     parts = parts_of_nodes(problem, modules)
-    quick = by_node(problem, parts, monitor, end, None, "heft") if parts else None
+    if not parts:
+        return whole
+    solved = SolvedApart(problem, parts)
+    quick = solved.solve(monitor, end, None, "heft")
     if whole is None or quick is None or quick.makespan > NEAR * whole.makespan:
         return whole
-    apart = by_node(problem, parts, monitor, end.part(APART), _evaluations(monitor, APART * share), "split", options)
+    apart = solved.solve(monitor, end.part(APART), evaluations_left(monitor, APART * share), "split", options)
     return min((whole, quick, apart or whole), key=lambda schedule: schedule.makespan)
 
 

@@ -263,6 +263,11 @@ class Sweeps:
             self.settled.add(job.key)
 
 
+def evaluations_left(monitor: Monitor, share: float = 1.0) -> int | None:
+    """Return a share of the evaluations left, None without a limit."""
+    return None if monitor.budget.evaluations is None else int(share * (monitor.budget.evaluations - monitor.evaluations))
+
+
 def _divisions(problem: Problem) -> list[BoolArray]:
     """Return divisions of several inputs into batches, of consecutive inputs; that into one batch of all, if there is one, first."""
     if problem.inputs == 1:

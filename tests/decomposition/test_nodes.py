@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hetsched as hs
-from hetsched.decomposition.nodes import by_node, parts_of_nodes
+from hetsched.decomposition.nodes import SolvedApart, parts_of_nodes
 from hetsched.decomposition.series import cut
 from hetsched.papers.diviml import decoder
 from hetsched.search import Budget, Monitor
@@ -87,7 +87,7 @@ def test_equal_parts_have_one_schedule_on_their_nodes():
     problem = blocks(6, 3)
     monitor = Monitor(problem, Budget(None, 3000), seed=0)
     parts = parts_of_nodes(problem, cut(problem))
-    schedule = by_node(problem, parts, monitor, NEVER, 1000, "split", OPTIONS)
+    schedule = SolvedApart(problem, parts).solve(monitor, NEVER, 1000, "split", OPTIONS)
     assert schedule is not None
     assert hs.verify(problem, schedule) == []
     assert 500 < monitor.evaluations < 1200, "two parts are solved, with half of a thousand each: the first one has the input too"
@@ -104,7 +104,7 @@ def test_other_parts_on_other_nodes_have_schedules_of_their_own():
     problem = chain(durations, ["a", "a", "b", "b"], inputs=4)
     parts = parts_of_nodes(problem, cut(problem))
     monitor = Monitor(problem, Budget(None, 2000), seed=0)
-    schedule = by_node(problem, parts, monitor, NEVER, 500, "split", OPTIONS)
+    schedule = SolvedApart(problem, parts).solve(monitor, NEVER, 500, "split", OPTIONS)
     assert schedule is not None
     assert hs.verify(problem, schedule) == []
     on = {int(i): int(k) // 2 for i, k in zip(schedule.batches.task, schedule.batches.device, strict=True)}

@@ -161,7 +161,7 @@ def _better(what: str, groups: Groups) -> Claim:
         at_least=0.0,
         shown=percent,
     )
-    return solving.against_split(solving.against_milp(claim, groups.values()), groups.values())
+    return solving.against_both(claim, list(groups.values()))
 
 
 def module_latency(rows: Sequence[Row], setting: Setting) -> Report:
