@@ -74,8 +74,12 @@ def main(words: Sequence[str] | None = None) -> None:
 
 
 def _said(claim: Claim) -> tuple[str, ...]:
-    """Return a claim without its date, which for a published one is that of the file here, and without its evidence."""
+    """Return a claim without its date, the day on which it is entered, and without its evidence."""
     return claim.kind, claim.value, claim.trust, claim.by
+
+
+def _today() -> datetime.date:
+    return datetime.datetime.now(datetime.UTC).date()
 
 
 def write_page() -> None:
@@ -117,8 +121,7 @@ def shop(path: Path, row: dict[str, str]) -> Instance:
     """Return a flexible job shop, with the bounds that the library of its files states."""
     claims = []
     if row["source"] == "ScheduleOpt bks.json":
-        date = datetime.date.fromtimestamp((path.parent / "reference.csv").stat().st_mtime)
-        claims = [Claim(kind, row[kind], "published", row["source"], date) for kind in ("lower", "upper")]
+        claims = [Claim(kind, row[kind], "published", row["source"], _today()) for kind in ("lower", "upper")]
     return instance_of(path.stem, path, path.name, "fjsp", f"{SHOPS}/{path.name}", claims)
 
 
@@ -141,16 +144,15 @@ def better(instance: Instance, time_limit: float) -> Instance:
         if all(sign * (claim.seconds - other.seconds) > 0 for other in same):
             claims.append(claim)
 
-    today = datetime.datetime.now(datetime.UTC).date()
     solution = hs.solve(problem, "auto", time_limit=time_limit)
     if solution.schedule is not None:
         add(claim_of(instance, "upper", evidence_of(solution.schedule.decision), US))
     whole = bool((problem.durations[np.isfinite(problem.durations)] % 1 == 0).all()) and not problem.graph.edge_bytes.any()
     own = hs.bound(problem, time_limit=time_limit)
-    add(Claim("lower", _below(own.value, whole), own.trust, f"{US}, {own.name}", today))
+    add(Claim("lower", _below(own.value, whole), own.trust, f"{US}, {own.name}", _today()))
     outside = hs.solve(problem, "cpsat", time_limit=time_limit, start=solution)
     run = {"solver": "CP-SAT", "version": importlib.metadata.version("ortools"), "seconds": time_limit, "seed": 0}
-    add(Claim("lower", _below(outside.bound, whole), "solver", US, today, run))
+    add(Claim("lower", _below(outside.bound, whole), "solver", US, _today(), run))
     best = min(claim.seconds for claim in claims if claim.kind == "upper")
     certificate = hs.certify(problem, float(best), time_limit=time_limit) or hs.certify(problem, time_limit=time_limit)
     if certificate is not None and len(hs.documents.encode(certificate)) <= LARGEST:

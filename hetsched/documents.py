@@ -11,13 +11,14 @@ import errno
 import functools
 import gc
 import importlib
+import json
 import math
 import os
 import secrets
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Generic, Literal, Self, TypeVar, cast
+from typing import Annotated, Any, ClassVar, Generic, Literal, Self, TypeVar, cast
 
 import msgspec
 import numpy as np
@@ -68,6 +69,8 @@ class Document(Row, Generic[Value], kw_only=True, tag_field="format"):
     """Base class of documents: a JSON object whose `format` is its kind."""
 
     version: int
+    keys_once: ClassVar[bool] = False
+    """Whether a key that an object has twice is refused, as for claims and proofs; else the last one counts."""
 
     @classmethod
     def of(cls, value: Value) -> Self:
@@ -198,11 +201,26 @@ def decode(data: bytes | str, kinds: Mapping[str, str] = KINDS, name: str = "doc
         if header.version != VERSION:
             raise InvalidProblem(f"{name}: version {header.version} of {header.format} is not version {VERSION}, which this hetsched reads")
         with _no_collection():
-            return msgspec.json.decode(data, type=_document_class(kind)).value()
+            document_class = _document_class(kind)
+            if document_class.keys_once:
+                _check_keys(data, name)
+            return msgspec.json.decode(data, type=document_class).value()
     except RecursionError:
         raise InvalidProblem(f"{name}: the JSON is nested too deeply to be a document") from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, json.JSONDecodeError) as error:
         raise InvalidProblem(f"{name}: {' '.join(str(error).split())}") from None
+
+
+def _check_keys(data: bytes | str, name: str) -> None:
+    """Raise `InvalidProblem` if an object of a JSON text has a key twice."""
+
+    def check(pairs: list[tuple[str, Any]]) -> None:
+        keys = [key for key, _ in pairs]
+        if len(set(keys)) < len(keys):
+            twice = next(key for key in keys if keys.count(key) > 1)
+            raise InvalidProblem(f"{name} has the key {shown(twice)} twice in an object; leave one of them out")
+
+    json.loads(data, object_pairs_hook=check)
 
 
 def load(path: str | os.PathLike[str], kinds: Mapping[str, str] = KINDS) -> Any:

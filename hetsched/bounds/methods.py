@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 
+from hetsched.analysis.packing import LARGEST
 from hetsched.analysis.symmetry import exchanges
 from hetsched.bounds import best, branch_and_bound
+from hetsched.bounds.bin_completion import alike
+from hetsched.bounds.bin_completion import bin_completion as pack
 from hetsched.problem.problem import Problem
 from hetsched.search import ALL, Auto, Kind, Monitor, Supports, method
 
@@ -70,3 +73,22 @@ def branch(
         Whether list schedulers and a short search find schedules first; otherwise it begins with that of the start.
     """
     branch_and_bound.branch(problem, monitor, math.inf if upper is None else upper, nodes, search)
+
+
+@method(
+    "bin-completion",
+    summary="the most even load of identical devices, exactly; proves optima of independent tasks",
+    source="R. E. Korf 2002; E. L. Schreiber, R. E. Korf, M. D. Moffitt 2018",
+    kind=Kind.EXACT,
+    supports=Supports(inputs="one", besides=f"devices that are not alike, more than {LARGEST} tasks"),
+    turn=405,
+    auto=Auto(when=alike),
+)
+def bin_completion(problem: Problem, monitor: Monitor) -> None:
+    """Pack tasks into bins, one for each device, as evenly as that can be done.
+
+    Every task takes the same time on all devices. All sets of tasks that start after one time and end before another are packed, those
+    first from which most can be proven. For independent tasks the packing of all is an optimal schedule; with precedence the bound is that
+    of `head_tail_load`, but for whole tasks, and schedules are better if most of the work is between one fork and its join.
+    """
+    pack(problem, monitor)

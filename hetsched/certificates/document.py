@@ -45,6 +45,7 @@ class CertificateDocument(Document[Certificate], kw_only=True, tag="hetsched-cer
     `digest` is that of the exact problem; `claim` is seconds, or "infinity": there is no schedule.
     """
 
+    keys_once = True
     rules: Literal[1, 2, 3]
     digest: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")]
     objective: Literal["makespan"]

@@ -154,6 +154,7 @@ class Family(Frozen):
 class FamilyDocument(Document[Family], kw_only=True, tag="hetsched-registry"):
     """A family of a registry of instances."""
 
+    keys_once = True
     family: str
     citation: str
     licence: str

@@ -15,6 +15,7 @@ from typing import NoReturn
 import numpy as np
 
 from hetsched.analysis.modules import modules
+from hetsched.analysis.packing import least_packing
 from hetsched.bounds import best
 from hetsched.bounds.intervals import path_of_intervals
 from hetsched.certificates.certifying import certify
@@ -73,6 +74,7 @@ def prepare_bounds() -> None:
     for _ in best.every(problem.replace(cluster=hosted), objective="max-load"):
         pass
     certify(problem)
+    least_packing(np.array([3.0, 3.0, 2.0, 2.0, 2.0]), 2)
     path_of_intervals(problem)  # as in `every`, for graphs without modules in series
     modules(problem.graph, channels=2, largest=2)  # as in `every`, for graphs without a boundary of one channel
     names = [name for name, method in registered().items() if part(method) == BOUNDS]
