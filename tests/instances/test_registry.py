@@ -87,6 +87,20 @@ def test_a_family_is_a_document(tmp_path: Path):
     assert families(tmp_path) == {"few": one}
 
 
+def test_a_key_that_stands_twice_is_refused(tmp_path: Path):
+    """The last one would count in silence, so that a reader sees another claim than the program."""
+    family = hs.instances.families()["examples"]
+    path = tmp_path / "examples.json"
+    family.write(path)
+    text = path.read_text()
+    for key in ('"family":"examples"', '"kind":"lower"', '"claim":"73"'):
+        assert key in text
+        path.write_text(text.replace(key, f"{key},{key}", 1))
+        name = key.split('"')[1]
+        with pytest.raises(hs.InvalidProblem, match=f"examples.json has the key '{name}' twice in an object; leave one of them out"):
+            hs.read(path)
+
+
 @pytest.mark.parametrize("value", ["1e9", "-1", "0.5", "1/0", "", "1" * 81])
 def test_a_claim_is_an_exact_fraction(value: str):
     with pytest.raises(hs.InvalidProblem, match="it must be an exact fraction: digits, or digits/digits"):
