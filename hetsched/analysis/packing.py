@@ -73,7 +73,7 @@ def least_packing(
     """
     found, search = first_packing(length, bins), _Search(length, bins)
     low, sure = _up(found.least, divisor), 0
-    while low <= (below := _below(found.load, divisor)) and found.load > enough and SETS[sure] <= sets and not deadline.over:
+    while low <= (below := _below(found.load, divisor)) and found.load > max(enough, 0.0) and SETS[sure] <= sets and not deadline.over:
         bold = low if divisor else (low + below) / 2
         answer = UNKNOWN
         for capacity in dict.fromkeys((bold if bold < below * (1 - NEAR) else below, below)):

@@ -69,3 +69,9 @@ def test_a_packing_that_is_good_enough_is_not_improved() -> None:
     length = np.array([3.0, 3.0, 2.0, 2.0, 2.0])
     assert least_packing(length, 2, divisor=1.0, enough=7.0).load == 7.0
     assert least_packing(length, 2, divisor=1.0, enough=6.5).load == 6.0
+
+
+def test_items_without_length_need_no_search() -> None:
+    """Their load is equal to every bound on it, even if less is asked for."""
+    packing = least_packing(np.zeros(3), 2, enough=-1.0)
+    assert (packing.load, packing.least) == (0.0, 0.0)
