@@ -53,7 +53,14 @@ def first_packing(length: FloatArray, bins: int) -> Packing:
 
 
 def least_packing(
-    length: FloatArray, bins: int, *, divisor: float = 0.0, enough: float = 0.0, sets: int = SETS[-1], deadline: Deadline = NEVER
+    length: FloatArray,
+    bins: int,
+    *,
+    divisor: float = 0.0,
+    enough: float = 0.0,
+    close: float = 0.0,
+    sets: int = SETS[-1],
+    deadline: Deadline = NEVER,
 ) -> Packing:
     """Return a packing of the least load, or the best one found and a bound.
 
@@ -66,60 +73,67 @@ def least_packing(
         All lengths are multiples of it; 0 if that is not known.
     enough : float
         The search ends where the load of the packing is at most this.
+    close : float
+        The search ends where the load of the packing is at most this much above what is proven.
     sets : int
         The most sets of one search.
     deadline : Deadline
         Read between searches; those of the last attempt take some seconds.
     """
-    found, search = first_packing(length, bins), _Search(length, bins)
-    low, sure = _up(found.least, divisor), 0
-    while low <= (below := _below(found.load, divisor)) and found.load > max(enough, 0.0) and SETS[sure] <= sets and not deadline.over:
-        bold = low if divisor else (low + below) / 2
-        answer = UNKNOWN
-        for capacity in dict.fromkeys((bold if bold < below * (1 - NEAR) else below, below)):
-            answer = search.within(capacity, SETS[sure])
-            if answer == FOUND:
-                found = search.packing()
-            elif answer == REFUTED:
-                low = capacity + divisor if divisor else math.nextafter(capacity, math.inf)
-            if answer != UNKNOWN:
+    search = _Search(length, bins, divisor)
+    for most in SETS:
+        while most <= sets and search.open > close and search.load > max(enough, 0.0) and not deadline.over:
+            if not search.narrow(most):
                 break
-        sure += answer == UNKNOWN
-        if sure == len(SETS):
-            break
-    return Packing(found.load, found.load if low > _below(found.load, divisor) else low, found.bin)
-
-
-def _below(load: float, divisor: float) -> float:
-    """Return the largest capacity that counts as smaller than a load."""
-    return load - divisor if divisor else load * (1 - SAME)
-
-
-def _up(value: float, divisor: float) -> float:
-    return math.ceil(value / divisor * (1 - 1e-9)) * divisor if divisor else value
+    return search.packing()
 
 
 class _Search:
-    """Searches for packings of some lengths, and their arrays."""
+    """The best packing of some lengths so far, and the largest capacity for which there is none."""
 
-    def __init__(self, length: FloatArray, bins: int) -> None:
+    def __init__(self, length: FloatArray, bins: int, divisor: float) -> None:
+        first = first_packing(length, bins)
+        self.load, self._bin, self._divisor = first.load, first.bin, divisor
+        self._low = math.ceil(first.least / divisor * (1 - SAME)) * divisor if divisor else first.least
+        """The least capacity that is not refuted."""
         self._order = np.argsort(-length, kind="stable")
         self._length: FloatArray = np.ascontiguousarray(length[self._order])
         self._free, self._chosen = np.zeros(bins, np.int64), np.zeros(bins, np.int64)
         self._rest = np.zeros((bins, len(length) + 1))
         self._failed = np.zeros((2, TABLE), np.int64)
 
-    def within(self, capacity: float, most: int) -> int:
-        """Look for a packing into bins of a capacity; see `pack`."""
-        self._failed[:] = 0
-        return pack(self._length, capacity * (1 + ROUNDING), most, self._free, self._chosen, self._rest, self._failed)
+    @property
+    def _below(self) -> float:
+        """The largest capacity that counts as smaller than the load."""
+        return self.load - self._divisor if self._divisor else self.load * (1 - SAME)
+
+    @property
+    def open(self) -> float:
+        """By how much a better packing may be better; 0 if there is none."""
+        return self.load - self._low if self._low <= self._below else 0.0
+
+    def narrow(self, most: int) -> bool:
+        """Find a better packing or refute a capacity, by `most` sets for each of two capacities; return whether that was done."""
+        below = self._below
+        bold = self._low if self._divisor else (self._low + below) / 2
+        for capacity in dict.fromkeys((bold if bold < below * (1 - NEAR) else below, below)):
+            self._failed[:] = 0
+            limit = capacity * (1 + ROUNDING)
+            answer = pack(self._length, limit, most, self._free, self._chosen, self._rest, self._failed)
+            if answer == FOUND:
+                self._take()
+            elif answer == REFUTED:
+                self._low = capacity + self._divisor if self._divisor else math.nextafter(capacity, math.inf)
+            if answer != UNKNOWN:
+                return True
+        return False
+
+    def _take(self) -> None:
+        """Take the packing just found."""
+        inside = self._chosen[:, None] >> np.arange(len(self._length)) & 1
+        self.load = float((inside * self._length).sum(axis=1).max())
+        self._bin[self._order] = inside.argmax(axis=0)
 
     def packing(self) -> Packing:
-        """Return the packing just found."""
-        place = np.zeros(len(self._length), np.int64)
-        load = np.zeros(len(self._chosen))
-        for k, chosen in enumerate(self._chosen.tolist()):
-            mine = np.flatnonzero([chosen >> i & 1 for i in range(len(place))])
-            place[self._order[mine]] = k
-            load[k] = self._length[mine].sum()
-        return Packing(float(load.max()), 0.0, place)
+        """Return the best packing and what is proven."""
+        return Packing(self.load, self._low if self.open else self.load, self._bin)
