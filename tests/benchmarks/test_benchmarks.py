@@ -12,6 +12,7 @@ import bounds
 import certificates
 import exact
 import figures
+import goals
 import identical
 import instances
 import list_scheduling
@@ -43,6 +44,7 @@ SCRIPTS = (
     adversaries,
     certificates,
     identical,
+    goals,
     weakest,
 )
 
@@ -132,6 +134,17 @@ def test_tables_align_and_refuse_ragged_rows():
     assert figures.table(["a", "b"], [["x", "1"]]) == "| a | b |\n| --- | ---: |\n| x | 1 |"
     with pytest.raises(ValueError, match="1 cells under a head of 2"):
         figures.table(["a", "b"], [["x"]])
+
+
+def test_goals_stand_beside_what_is_known(docs: Path):
+    goals.main(["--docs", str(docs)])
+    page = (docs / "benchmarks.md").read_text()
+    for what in ("assembly job shops (dafjs, yfjs)", "Standard Task Graphs", "worst problems of list schedulers"):
+        assert f"| {what} |" in page
+    assert goals.reached(
+        [{"set": "a", "says": "reached: ...", "proven": True}, {"set": "a", "says": "MISSED", "proven": True}], set="a"
+    ) == (2, 1, 1)
+    assert "102 closed, 102 of them with a checked certificate" in page, "those found by `adversaries.py`, all certified"
 
 
 @pytest.mark.parametrize(
