@@ -12,6 +12,7 @@ from hetsched.analysis.levels import Levels
 from hetsched.analysis.modules import falls_apart
 from hetsched.analysis.time_divisor import rounded_up, time_divisor
 from hetsched.arguments import checked
+from hetsched.bounds.branch_and_bound import few, orders
 from hetsched.bounds.combinatorial import critical_path, head_tail_load, load, memory, quick_head_tail_load
 from hetsched.bounds.destructive import destructive
 from hetsched.bounds.intervals import path_of_intervals
@@ -79,6 +80,7 @@ BOUNDS = (
     Entry(mean_input, Cost.EXPENSIVE, weight=3, fits=batched),
     Entry(split_modules, Cost.MODEL, weight=7, fits=falls_apart),
     Entry(modular, Cost.EXPENSIVE, weight=3),
+    Entry(orders, Cost.EXPENSIVE, weight=0.5, fits=few),
     Entry(destructive, Cost.EXPENSIVE, weight=2),
     Entry(linear_relaxation, Cost.MODEL, fits=small),
     Entry(dual_bound, Cost.MODEL, weight=5, fits=small),

@@ -1,4 +1,4 @@
-"""Branch and bound as a method: better schedules and refutations, until incumbent and bound are equal."""
+"""Branch and bound as a method: better schedules and refutations, until incumbent and bound are equal; and its first node as a bound."""
 
 from __future__ import annotations
 
@@ -6,13 +6,17 @@ import math
 
 import numpy as np
 
+from hetsched.analysis.levels import Levels
 from hetsched.analysis.task_subsets import RefutationBudget, SingleInputProblem, TaskSubset
+from hetsched.arguments import checked
 from hetsched.arrays import FloatArray
 from hetsched.errors import UnsupportedFeature
+from hetsched.problem.graph import plural
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
 from hetsched.search import Kind, Monitor, Role, select
-from hetsched.search.solution import Bound
+from hetsched.search.solution import NO_BOUND, Bound
+from hetsched.stopping import NEVER, Deadline
 
 LARGEST = 300
 """The most tasks; memory and time of a node grow with their square."""
@@ -24,6 +28,32 @@ NODES = (30, 300, 3000, 30_000, 300_000)
 """Nodes of one refutation in each pass."""
 AT_ONCE, SHARE = NODES[3], 0.8
 """Nodes of the pass before which only times just below the best schedule are refuted, in a share of the time and the work left."""
+FIRST_NODES = 3e7
+"""Limit of the work of `orders`: about three seconds."""
+
+
+@checked
+def few(problem: Problem) -> bool:
+    """Return whether the tasks are few enough for branch and bound over all of them."""
+    return 0 < problem.n_tasks <= LARGEST
+
+
+@checked
+def orders(problem: Problem, *, levels: Levels | None = None, best: Bound = NO_BOUND, deadline: Deadline = NEVER) -> Bound:
+    """Return the largest makespan that is refuted without a branch, by heads, tails, loads and the orders of two tasks on a device.
+
+    Take one input of a schedule of makespan T, and its tasks alone: none of them begins earlier than its head, and after each there is its
+    tail. If two tasks run on one device, one is the first; where head, both durations and tail of one order exceed T it is the other
+    one, which raises the head of the later task and the tail of the earlier one. A task cannot run where head, duration and tail exceed
+    T, and a set of tasks needs no more of the devices than there is between its heads and tails. If a task is left without a device, or a
+    set without room, there is no such schedule. Contention and other inputs only lengthen.
+    """
+    levels = Levels(problem) if levels is None else levels
+    subset = TaskSubset(SingleInputProblem(problem, levels.least), np.arange(problem.n_tasks), np.arange(problem.graph.n_edges))
+    value = subset.least([subset.node()], RefutationBudget(deadline=deadline, most=FIRST_NODES), best.value)
+    return Bound(
+        value, "orders", f"heads, tails, loads, and orders of two of {plural(problem.n_tasks, 'task')} on a device contradict each other"
+    )
 
 
 def branch(problem: Problem, monitor: Monitor, upper: float = math.inf, nodes: int = NODES[-1], search: bool = True) -> None:

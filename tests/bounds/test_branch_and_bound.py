@@ -13,6 +13,8 @@ from hypothesis.strategies import SearchStrategy
 import hetsched as hs
 from hetsched.analysis import task_subsets
 from hetsched.analysis.task_subsets import RefutationBudget, SingleInputProblem, TaskSubset
+from hetsched.bounds.branch_and_bound import orders
+from hetsched.bounds.destructive import destructive
 from hetsched.errors import InvalidProblem, UnsupportedFeature
 from hetsched.problem.links import UNCONTENDED
 from hetsched.testing import brute_force, conformance, problems
@@ -31,6 +33,19 @@ class TestBranch(conformance.MethodSuite):
 
 def everything(problem: hs.Problem) -> TaskSubset:
     return TaskSubset(SingleInputProblem(problem), np.arange(problem.n_tasks), np.arange(problem.graph.n_edges))
+
+
+def test_an_order_that_does_not_fit_proves_more_than_loads() -> None:
+    """In less than 6 s one device would have to run t0 and t2 before t3, and the other t1 before t4: every device of t3 is too late."""
+    edges = [("t0", "t3"), ("t1", "t4"), ("t2", "t3")]
+    durations = [[2.0, 2.0], [1.0, 6.0], [1.0, math.nan], [5.0, 3.0], [6.0, 1.0]]
+    cluster = hs.Cluster(["a", "b"], bandwidth=math.inf)
+    problem = hs.Problem(hs.TaskGraph([f"t{i}" for i in range(5)], edges), cluster, durations=durations)
+    optimum = brute_force(problem)
+    assert optimum is not None
+    assert optimum.makespan == 6.0
+    assert orders(problem).value == pytest.approx(6.0)
+    assert destructive(problem).value <= 5.0
 
 
 @pytest.mark.slow
