@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hetsched.analysis.packing_kernels import FOUND, REFUTED, UNKNOWN, pack
 from hetsched.arrays import FloatArray, IntArray
 from hetsched.stopping import NEVER, Deadline
 
@@ -114,17 +113,19 @@ class _Search:
 
     def narrow(self, most: int) -> bool:
         """Find a better packing or refute a capacity, by `most` sets for each of two capacities; return whether that was done."""
+        from hetsched.analysis import packing_kernels as kernels
+
         below = self._below
         bold = self._low if self._divisor else (self._low + below) / 2
         for capacity in dict.fromkeys((bold if bold < below * (1 - NEAR) else below, below)):
             self._failed[:] = 0
             limit = capacity * (1 + ROUNDING)
-            answer = pack(self._length, limit, most, self._free, self._chosen, self._rest, self._failed)
-            if answer == FOUND:
+            answer = kernels.pack(self._length, limit, most, self._free, self._chosen, self._rest, self._failed)
+            if answer == kernels.FOUND:
                 self._take()
-            elif answer == REFUTED:
+            elif answer == kernels.REFUTED:
                 self._low = capacity + self._divisor if self._divisor else math.nextafter(capacity, math.inf)
-            if answer != UNKNOWN:
+            if answer != kernels.UNKNOWN:
                 return True
         return False
 
