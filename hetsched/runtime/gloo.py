@@ -209,6 +209,7 @@ class Mail:
         """By the device that sends, in its order, values and turns apart."""
         self._ranks = ranks
         self._sent: list[Waiting] = []
+        self._receiving: list[threading.Thread] = []
         steps, locks = parallel_steps(plan, tasks)
         coming: dict[int, Arrival] = {}
         for k, own in enumerate(steps):
@@ -238,15 +239,24 @@ class Mail:
     def post(self, turn: Turn) -> None:
         """Post all receives of a run, and let threads wait for them, one for each device that sends."""
         self._sent.clear()
+        self._receiving.clear()
         for (device, _), arrivals in self.arrivals.items():
             rank = self._ranks[device]
             pairs = [(own, self.group.receive(own.buffer, rank, own.tag)) for own in arrivals]
-            threading.Thread(target=_receive, args=(turn, pairs), name=f"hetsched-from-{device}", daemon=True).start()
+            thread = threading.Thread(target=_receive, args=(turn, pairs), name=f"hetsched-from-{device}", daemon=True)
+            self._receiving.append(thread)
+            thread.start()
 
     def settle(self, timeout: float) -> None:
-        """Wait until everything has been sent, no longer than that."""
+        """Wait until everything has been sent and the threads that have received have ended, no longer than that.
+
+        A thread that is on its way out of gloo when the interpreter ends would abort the process.
+        """
+        end = time.perf_counter() + timeout
         wait_for(self._sent, timeout)
         self._sent.clear()
+        for thread in self._receiving:
+            thread.join(max(0.0, end - time.perf_counter()))
 
     def _ship_value(self, layout: Any, name: str, to: int, tag: int, value: torch.Tensor) -> None:
         packed = layout.packed(value)
