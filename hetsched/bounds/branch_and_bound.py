@@ -49,7 +49,7 @@ def orders(problem: Problem, *, levels: Levels | None = None, best: Bound = NO_B
     set without room, there is no such schedule. Contention and other inputs only lengthen.
     """
     levels = Levels(problem) if levels is None else levels
-    subset = TaskSubset(SingleInputProblem(problem, levels.least), np.arange(problem.n_tasks), np.arange(problem.graph.n_edges))
+    subset = _everything(SingleInputProblem(problem, levels.least))
     value = subset.least([subset.node()], RefutationBudget(deadline=deadline, most=FIRST_NODES), best.value)
     return Bound(
         value, "orders", f"heads, tails, loads, and orders of two of {plural(problem.n_tasks, 'task')} on a device contradict each other"
@@ -63,7 +63,7 @@ def branch(problem: Problem, monitor: Monitor, upper: float = math.inf, nodes: i
     if search and nodes > 1:
         for start in select(role=Role.START, problem=problem):
             monitor.run(start.name)
-    subset = TaskSubset(SingleInputProblem(problem), np.arange(problem.n_tasks), np.arange(problem.graph.n_edges))
+    subset = _everything(SingleInputProblem(problem))
     node = subset.node()
     limited = math.isfinite(monitor.time_left)
     budget = RefutationBudget(
@@ -88,6 +88,12 @@ def branch(problem: Problem, monitor: Monitor, upper: float = math.inf, nodes: i
         monitor.raise_bound(Bound(low, "branch", f"devices and orders of {problem.n_tasks} tasks, every one refuted"))
         if not budget.open or most >= nodes:
             return
+
+
+def _everything(single_input: SingleInputProblem) -> TaskSubset:
+    """Return the subset of all tasks and edges."""
+    problem = single_input.problem
+    return TaskSubset(single_input, np.arange(problem.n_tasks), np.arange(problem.graph.n_edges))
 
 
 def _at_once(subset: TaskSubset, node: FloatArray, budget: RefutationBudget, best: float, monitor: Monitor) -> float:

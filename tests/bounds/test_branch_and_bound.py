@@ -36,7 +36,7 @@ def everything(problem: hs.Problem) -> TaskSubset:
 
 
 def test_an_order_that_does_not_fit_proves_more_than_loads() -> None:
-    """In less than 6 s one device would have to run t0 and t2 before t3, and the other t1 before t4: every device of t3 is too late."""
+    """In less than 6 s t3 and t4 run on b, t1 and t2 on a. With t0 on b that has 6 s of work; on a t0 and t2 take 3 s, and then t3 3 s."""
     edges = [("t0", "t3"), ("t1", "t4"), ("t2", "t3")]
     durations = [[2.0, 2.0], [1.0, 6.0], [1.0, math.nan], [5.0, 3.0], [6.0, 1.0]]
     cluster = hs.Cluster(["a", "b"], bandwidth=math.inf)
