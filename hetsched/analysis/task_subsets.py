@@ -321,7 +321,7 @@ class TaskSubset:
             Alternatives (see `node`); in every schedule one of them holds.
         budget : RefutationBudget
         known : float
-            A valid lower bound.
+            A valid lower bound, perhaps of a schedule of more than these tasks.
         best : float
             The largest useful bound.
         """
@@ -330,17 +330,16 @@ class TaskSubset:
         return self._least(nodes, budget, known, best)
 
     def _least(self, nodes: list[FloatArray], budget: RefutationBudget, known: float = 0.0, best: float = math.inf) -> float:
-        low = [max(self._path(node), known) for node in nodes]
+        divisors = [self._divisor(node) for node in nodes]  # `known` may be of more than the subset, so it is not rounded
+        low = [max(rounded_up(self._path(node), divisor), known) for node, divisor in zip(nodes, divisors, strict=True)]
         for x in sorted(range(len(nodes)), key=low.__getitem__):
             if low[x] >= best:
                 break
-            best = self._climb(nodes[x], low[x], best, budget)
+            best = self._climb(nodes[x], low[x], best, budget, divisors[x])
         return best
 
-    def _climb(self, node: FloatArray, low: float, best: float, budget: RefutationBudget) -> float:
-        """Return the largest time up to `best` that is refuted, at least `low`."""
-        divisor = self._divisor(node)
-        low = rounded_up(low, divisor)
+    def _climb(self, node: FloatArray, low: float, best: float, budget: RefutationBudget, divisor: float) -> float:
+        """Return the largest time up to `best` that is refuted, at least `low`; all times of the node are multiples of the divisor."""
         if low == 0.0 and not divisor:  # no multiple of 0 is larger: a positive time is at least the shortest of all
             times = np.concatenate([column[(column > 0.0) & np.isfinite(column)] for column in (*node, self.lag)])
             if not len(times) or self._refute(node, times.min() * (1 - _CLOSE), budget, divisor) is not True:

@@ -23,6 +23,7 @@ from hetsched.problem.graph import TaskGraph
 from hetsched.problem.problem import Problem
 from hetsched.schedule.simulate import simulate
 from hetsched.search import always
+from hetsched.search.solution import NO_BOUND, Bound
 from hetsched.stopping import Deadline
 from hetsched.testing import strategies
 from hetsched.testing.brute_force import brute_force
@@ -74,23 +75,28 @@ class BoundSuite:
         """Return the strategy of problems on which the bound takes long."""
         return self.problems(n_tasks=st.integers(20, 40), n_devices=3)
 
-    def value(self, problem: Problem) -> float:
-        """Return the bound of a problem in seconds; a failing test prints the problem as a document."""
+    def value(self, problem: Problem, best: Bound = NO_BOUND) -> float:
+        """Return the bound of a problem in seconds, from the best bound so far; a failing test prints the problem as a document."""
         assume(type(self).fits(problem))
         note(encode(problem).decode())
-        return type(self).function(problem, deadline=Deadline.after(self.time_limit)).value
+        return type(self).function(problem, best=best, deadline=Deadline.after(self.time_limit)).value
 
     @examples(100, HealthCheck.filter_too_much)
     @given(data=st.data())
     def test_it_is_never_above_the_optimum(self, data: DataObject) -> None:
         """Under every rule; if the bound is inf, the enumeration finds no schedule either."""
         problem = data.draw(self.problems())
-        try:
-            optimum = brute_force(problem, limit=50_000)
-        except UnsupportedFeature:
-            assume(False)
-        makespan = math.inf if optimum is None else optimum.makespan
-        assert self.value(problem) <= makespan * (1 + TOLERANCE), "above the optimum"
+        assert self.value(problem) <= _optimum(problem) * (1 + TOLERANCE), "above the optimum"
+
+    @examples(100, HealthCheck.filter_too_much)
+    @given(data=st.data(), share=st.sampled_from([0.5, 0.9, 1.0]))
+    def test_it_is_never_above_the_optimum_if_it_starts_from_another_bound(self, data: DataObject, share: float) -> None:
+        """The bound so far may be of what this one leaves out, such as other inputs or transfers."""
+        problem = data.draw(self.problems())
+        optimum = _optimum(problem)
+        assume(math.isfinite(optimum))
+        best = Bound(share * optimum, "given", f"{share:.0%} of the optimum")
+        assert self.value(problem, best) <= optimum * (1 + TOLERANCE), "above the optimum"
 
     @examples(40, HealthCheck.filter_too_much)
     @given(data=st.data())
@@ -148,6 +154,15 @@ class BoundSuite:
         with contextlib.suppress(OutOfTime):
             type(self).function(problem, deadline=deadline)
         assert clock.late(deadline) <= self.looks_to_stop
+
+
+def _optimum(problem: Problem) -> float:
+    """Return the shortest makespan, inf if there is no schedule; a problem with too many decisions is not an example."""
+    try:
+        optimum = brute_force(problem, limit=50_000)
+    except UnsupportedFeature:
+        assume(False)
+    return math.inf if optimum is None else optimum.makespan
 
 
 def suites(entries: Iterable[Entry], suite: type[BoundSuite] = BoundSuite, **attributes: Any) -> type:

@@ -17,6 +17,7 @@ from hetsched.bounds.branch_and_bound import orders
 from hetsched.bounds.destructive import destructive
 from hetsched.errors import InvalidProblem, UnsupportedFeature
 from hetsched.problem.links import UNCONTENDED
+from hetsched.search.solution import Bound
 from hetsched.testing import brute_force, conformance, problems
 from hetsched.testing.profiles import examples
 from hetsched.testing.strategies import clusters
@@ -46,6 +47,12 @@ def test_an_order_that_does_not_fit_proves_more_than_loads() -> None:
     assert optimum.makespan == 6.0
     assert orders(problem).value == pytest.approx(6.0)
     assert destructive(problem).value <= 5.0
+
+
+def test_a_bound_of_all_inputs_is_not_rounded_to_the_times_of_one_input() -> None:
+    """The times of one input are whole seconds here, those of a batch of two are not."""
+    problem = hs.Problem(hs.TaskGraph(["task"]), hs.Cluster(["device"]), durations=[[[1.0, 1.125]]], batch_sizes=[1, 2], inputs=2)
+    assert orders(problem, best=Bound(1.125, "load", "")).value == 1.125
 
 
 @pytest.mark.slow
