@@ -31,15 +31,17 @@ def common_divisor(*times: FloatArray) -> float:
 
 
 def time_divisor(problem: Problem) -> float:
-    """Return the common divisor of all durations and transfer times of a problem of one input, 0 if there is none or it is not sought.
+    """Return the common divisor of the times of all batches and transfers of a problem, 0 if there is none or it is not sought.
 
     In a semi-active schedule every time is the length of a path of batches and transfers, contention or not.
     """
     size, edges = problem.n_devices, np.arange(problem.graph.n_edges)
-    if problem.inputs > 1 or problem.n_tasks * size + len(edges) * size**2 > CELLS:
+    if (problem.n_tasks * size + len(edges) * size**2) * problem.inputs > CELLS:
         return 0.0
-    device = np.arange(size)
-    return common_divisor(problem.durations, problem.transfer_times(edges[:, None, None], device[:, None], device))
+    device, carried = np.arange(size), np.arange(1, problem.inputs + 1)
+    return common_divisor(
+        problem.durations, problem.transfer_times(edges[:, None, None, None], device[:, None, None], device[:, None], carried)
+    )
 
 
 def rounded_up(value: float, divisor: float) -> float:

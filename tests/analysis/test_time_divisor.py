@@ -37,7 +37,7 @@ def test_only_what_is_above_a_multiple_is_rounded_to_the_next(count: int, diviso
 
 
 @examples(40)
-@given(problem=problems(inputs=1))
+@given(problem=problems(inputs=st.integers(1, 3)))
 def test_an_optimum_is_a_multiple_of_the_divisor(problem: hs.Problem) -> None:
     """With contention and peak memory too; all bounds, rounded up, are at most the optimum."""
     best = brute_force(problem)
@@ -65,7 +65,10 @@ def test_without_exact_sums_there_is_no_divisor(times: list[float]) -> None:
     assert rounded_up(math.inf, 1.0) == math.inf
 
 
-def test_several_inputs_have_none() -> None:
-    """A batch may hold several."""
-    problem = hs.Problem(hs.TaskGraph(["a"]), hs.Cluster(["x"]), durations=[[[1.0, 2.0]]], batch_sizes=[1, 2], inputs=2)
-    assert time_divisor(problem) == 0
+def test_several_inputs_have_that_of_all_batches_and_transfers() -> None:
+    """A transfer of one input takes 1.5 s, of two inputs 2 s."""
+    cluster = hs.Cluster(["x", "y"], bandwidth=2.0, latency=1.0)
+    problem = hs.Problem(
+        hs.TaskGraph(["a", "b"], [("a", "b", 1.0)]), cluster, durations=np.full((2, 2, 2), [2.0, 3.0]), batch_sizes=[1, 2], inputs=2
+    )
+    assert time_divisor(problem) == 0.5
