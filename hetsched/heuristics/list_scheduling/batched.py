@@ -64,7 +64,7 @@ def bgreedy(problem: Problem, monitor: Monitor, *, sizes: int | Sequence[int] | 
     summary="batched HEFT: by upward rank, each task in the batches that finish it first, with insertion",
     source=_SOURCE,
     kind=Kind.CONSTRUCTIVE,
-    roles={Role.START: several_inputs},
+    roles={Role.START: several_inputs, Role.UPPER: several_inputs},
     turn=24,
     auto=Auto(when=several_inputs),
 )

@@ -41,8 +41,8 @@ DIFFERS = (
     "branches by rules of this package, not by linear programs. MILP-SPLIT is the dynamic program over "
     "modules alone (`split` with `windows=False, improve=False`). That windows of its schedule are solved again is ours: `split` with "
     "`improve=False`, which with several inputs begins with HEFT's schedule and takes longer ones in between, as annealing does. The "
-    "MILPs begin with the best schedule of best-device, HEFT, PEFT, DLS and BIL, without the search that follows by default "
-    "(`improve=False`), MILP-SPLIT with that of best-device and HEFT, for several inputs of bHEFT too. The paper names no solver, and "
+    "MILPs begin with the best schedule of best-device, HEFT, PEFT, DLS and BIL, for several inputs of bHEFT too, without the search that "
+    "follows by default (`improve=False`), MILP-SPLIT with that of best-device, HEFT and bHEFT. The paper names no solver, and "
     "gives its MILP two hours and, for throughput, everything else 600 s; here every method has the same few seconds in one thread. The "
     "bound is `hs.bound`; the paper's recursion is beside it for one input."
 )
