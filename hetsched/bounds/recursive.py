@@ -24,8 +24,8 @@ import numpy as np
 from hetsched.analysis.closure import ancestors
 from hetsched.analysis.task_subsets import RefutationBudget, SingleInputProblem, TaskSubset
 from hetsched.arrays import BoolArray, IntArray
-from hetsched.decomposition.parts import within
 from hetsched.modeling.jobs import Jobs
+from hetsched.schedule.parts import within
 from hetsched.stopping import Deadline
 
 LARGEST = 120

@@ -11,12 +11,12 @@ import numpy as np
 from hetsched.analysis.isomorphism import identical_parts
 from hetsched.analysis.symmetry import exchanges
 from hetsched.arrays import BoolArray, FloatArray, IntArray
-from hetsched.decomposition.parts import PartialDecision, join, subproblem
 from hetsched.decomposition.series import Module
 from hetsched.errors import InvalidProblem
 from hetsched.heuristics.repair import repair
 from hetsched.problem.problem import Problem, stated
 from hetsched.schedule.decision import Decision
+from hetsched.schedule.parts import PartialDecision, join, subproblem
 from hetsched.schedule.schedule import Schedule
 from hetsched.schedule.simulate import simulate
 from hetsched.search import Monitor

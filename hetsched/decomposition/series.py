@@ -15,11 +15,11 @@ from hetsched.analysis.modules import LARGEST, modules
 from hetsched.analysis.symmetry import Exchange, exchanges
 from hetsched.arguments import check_array, check_indices, checked
 from hetsched.arrays import BoolArray, FloatArray, IntArray, row_starts
-from hetsched.decomposition.parts import PartialDecision, join, subproblem
 from hetsched.errors import InvalidProblem
 from hetsched.modeling.dynamic import DynamicProgram, Path
 from hetsched.problem.problem import Problem, stated
 from hetsched.schedule.decision import Decision
+from hetsched.schedule.parts import PartialDecision, join, subproblem
 from hetsched.schedule.schedule import Schedule
 from hetsched.stopping import NEVER, Deadline
 

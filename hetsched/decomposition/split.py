@@ -14,7 +14,6 @@ from hetsched.analysis import model_size
 from hetsched.analysis.modules import LARGEST, has_modules
 from hetsched.arguments import COUNT, Rule
 from hetsched.decomposition.nodes import SolvedApart, parts_of_nodes
-from hetsched.decomposition.parts import PartialDecision
 from hetsched.decomposition.series import Module, Series, cut
 from hetsched.decomposition.sweeps import MOST_DEVICES, Sweeps, evaluations_left
 from hetsched.errors import UnsupportedFeature
@@ -23,6 +22,7 @@ from hetsched.modeling.backends import in_process, preferred
 from hetsched.modeling.dynamic import Evaluation, Path, Query
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
+from hetsched.schedule.parts import PartialDecision
 from hetsched.schedule.schedule import Schedule
 from hetsched.search import Auto, Budget, Kind, Monitor, Role, cores, exact, find_method, method, registered, select
 from hetsched.search.solution import Bound, Solution, Trust
