@@ -6,11 +6,12 @@ Any prices give a valid bound, so the search for prices may stop at any iteratio
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
 from hetsched.arrays import BoolArray, FloatArray, IntArray
-from hetsched.compiled import builder
+from hetsched.compiled import builder, kernel
 
 _SAFE = 1.0 - 1e-11  # more than the rounding of a sum of 10,000 terms
 
@@ -125,3 +126,74 @@ def tighten_releases(
                 risen = risen or best > release[j, k] * (1.0 + 1e-6)
                 release[j, k] = best
     return risen
+
+
+class SharedWork(NamedTuple):
+    """What tasks need at least: of the busiest device, and of one device where they are co-located."""
+
+    least: FloatArray
+    """[n, K]: seconds of the shortest batch of a task on a device; inf where it cannot run."""
+    priced: FloatArray
+    """[n]: seconds of the busiest device, by prices of devices."""
+    unit: IntArray
+    """[n]"""
+
+
+class Reached(NamedTuple):
+    """Scratch of `raise_by_reached`: zeros, and again at its end."""
+
+    seen: BoolArray
+    """[n]"""
+    queue: IntArray
+    """[n]"""
+    busy: FloatArray
+    """[n_units, K]: seconds of each unit's tasks on each device."""
+
+
+@kernel
+def raise_by_reached(
+    tasks: IntArray,
+    ptr: IntArray,
+    near: IntArray,
+    latest_first: IntArray,
+    head: FloatArray,
+    work: SharedWork,
+    s: Reached,
+    release: FloatArray,
+) -> None:
+    """Raise `release` [n, K] of `tasks` by what the tasks before them need of devices; `near` has the parents of each task, from `ptr` on.
+
+    `latest_first` has the tasks by descending `head`. Called with children and tails, it raises deliveries.
+    """
+    size = release.shape[1]
+    for i in tasks:
+        count, done, v = 0, 0, i
+        while v >= 0:
+            for x in range(ptr[v], ptr[v + 1]):
+                if not s.seen[near[x]]:
+                    s.seen[near[x]] = True
+                    s.queue[count] = near[x]
+                    count += 1
+            v = s.queue[done] if done < count else -1
+            done += 1
+        total, best, left = 0.0, 0.0, count
+        for j in latest_first:
+            if left == 0:
+                break
+            if not s.seen[j]:
+                continue
+            left -= 1
+            u, alone = work.unit[j], np.inf
+            for k in range(size):
+                s.busy[u, k] += work.least[j, k]
+                alone = min(alone, s.busy[u, k])
+            total += work.priced[j]
+            best = max(best, head[j] + max(total, alone))
+        for x in range(count):
+            j = s.queue[x]
+            s.seen[j] = False
+            for k in range(size):
+                s.busy[work.unit[j], k] = 0.0
+        best *= 1.0 - 2e-15 * count  # the rounding of the sums
+        for k in range(size):
+            release[i, k] = max(release[i, k], best)

@@ -16,6 +16,7 @@ from hetsched.bounds.branch_and_bound import few, orders
 from hetsched.bounds.combinatorial import critical_path, head_tail_load, load, memory, quick_head_tail_load
 from hetsched.bounds.destructive import destructive
 from hetsched.bounds.intervals import path_of_intervals
+from hetsched.bounds.load_around import load_around
 from hetsched.bounds.mean_input import batched, few_batches, mean_input, whole_batches
 from hetsched.bounds.memory_path import path_within_memory, scarce
 from hetsched.bounds.modular import modular
@@ -76,6 +77,7 @@ BOUNDS = (
     Entry(path_within_memory, Cost.QUICK, fits=scarce),
     Entry(load, Cost.CHEAP),
     Entry(head_tail_load, Cost.CHEAP),
+    Entry(load_around, Cost.EXPENSIVE),
     Entry(path_of_intervals, Cost.EXPENSIVE, weight=2, fits=lambda problem: not falls_apart(problem)),
     Entry(mean_input, Cost.EXPENSIVE, weight=3, fits=batched),
     Entry(split_modules, Cost.MODEL, weight=7, fits=falls_apart),

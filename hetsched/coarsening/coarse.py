@@ -79,7 +79,7 @@ class Coarsening(Frozen):
 
 def colocated(problem: Problem, cluster: IntArray) -> Problem:
     """Return the problem with the tasks of each cluster co-located; units must not be divided."""
-    return problem.replace(graph=problem.graph.replace(colocation=[str(number) for number in cluster.tolist()]))
+    return problem.replace(graph=problem.graph._colocated(cluster))
 
 
 def _repeated(counts: IntArray) -> tuple[IntArray, IntArray]:

@@ -118,19 +118,30 @@ def hierarchy(
 
 
 def joined(
-    problem: Problem, *, largest: float, memory: float = 0.25, within: IntArray | None = None, rng: np.random.Generator | None = None
+    problem: Problem,
+    *,
+    largest: float,
+    memory: float = 0.25,
+    within: IntArray | None = None,
+    along: IntArray | None = None,
+    rng: np.random.Generator | None = None,
 ) -> IntArray:
     """Return a cluster for each task, [n]: units joined along edges, in descending order of their transfers, within limits.
 
-    The parameters are those of `heavy_edges`, but `rng` draws a factor for each transfer. Paths may leave clusters and return, as in a
+    The parameters are those of `heavy_edges`, but `rng` draws a factor for each transfer, and with `along` [n] units are joined only along
+    edges between tasks of the same number there; a unit may have tasks of several numbers. Paths may leave clusters and return, as in a
     layer of a network unrolled in time. So they cannot be contracted; they are to be co-located.
     """
     from hetsched.coarsening import matching_kernels
 
     ends = problem.unit[problem.graph.edges]
-    apart = np.flatnonzero(ends[:, 0] != ends[:, 1])
-    pairs, edge = np.unique(np.sort(ends[apart], axis=1), axis=0, return_inverse=True)
-    weight: FloatArray = np.bincount(edge.ravel(), mean_transfers(problem)[apart], len(pairs)).astype(float)
+    used = ends[:, 0] != ends[:, 1]
+    if along is not None:
+        used &= along[problem.graph.source] == along[problem.graph.target]
+    apart = np.flatnonzero(used)
+    code, edge = np.unique(ends[apart].min(axis=1) * problem.n_units + ends[apart].max(axis=1), return_inverse=True)
+    pairs = np.column_stack(np.divmod(code, max(1, problem.n_units)))
+    weight: FloatArray = np.bincount(edge, mean_transfers(problem)[apart], len(pairs)).astype(float)
     if rng is not None:
         weight = weight * rng.lognormal(0.0, SPREAD, len(pairs))
     first = np.unique(problem.unit, return_index=True)[1]

@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+import numpy as np
+
 from hetsched.arguments import check_count
 from hetsched.arrays import IntArray
 from hetsched.coarsening.coarse import Coarsening, colocated
 from hetsched.coarsening.matching import hierarchy, joined
 from hetsched.errors import InvalidProblem, UnsupportedFeature
 from hetsched.heuristics.pacing import SECONDS
+from hetsched.heuristics.placement.clustering import dominant_sequences
 from hetsched.heuristics.placement.offers import carried_back, fused, main_devices
 from hetsched.problem.problem import Problem
 from hetsched.schedule.decision import Decision
@@ -21,12 +24,17 @@ AT_ONCE = 0.25
 """Share of the time for the baselines."""
 COARSEST, OTHER = 0.15, 0.05
 """Shares of the remaining time for the coarsest graph and for Celeritas' coarse graph, if no random clusters have the best schedule."""
-TRIED, DRAWS, MOVED = 0.1, 0.35, 0.2
-"""Shares of the remaining time for list schedules of random clusters, and if one is the best for more, and for moving its clusters."""
+TRIED, DRAWS, MOVED = 0.2, 0.35, 0.2
+"""Shares of the remaining time for list schedules of random clusters, if one is near the best for more, and if one is the best for moving
+its clusters."""
+NEAR = 1.1
+"""The factor between a draw and the best schedule up to which there are more draws."""
 LISTS, AGAIN, SPREAD = ("heft", "m-etf"), 0.5, 0.5
 """Methods for them; the probability of drawing near the best so far; how far, the standard deviation of the logarithm of the size."""
-LEAST, LARGEST = 0.0005, 0.25
+LEAST, LARGEST = 0.002, 0.5
 """The limits of the largest cluster of a draw, as a share of the work."""
+SEQUENCES, SHORTEST, LONGEST = 0.4, 0.5, 4.0
+"""The probability that clusters are parts of dominant sequences; the limits of the factor of transfers there."""
 CYCLE, CYCLES, WORTH = 0.3, 0.5, 0.002
 """Shares of the remaining time for a cycle, and for all but those that follow one that improved the schedule by the third share."""
 LEVELS, FINER, MOST = 3, 1.5, 10
@@ -45,8 +53,9 @@ LEVELS, FINER, MOST = 3, 1.5, 10
 def multilevel(problem: Problem, monitor: Monitor, *, tasks: int = 200, cycles: int | None = None) -> None:
     """Run the baselines, schedule random clusters, run cycles while they improve the schedule, then auto on the whole graph.
 
-    Random clusters of heavy edges, of random size, are co-located and scheduled by list scheduling, task by task. If one of these
-    schedules is the best so far, there are more, and annealing moves the clusters of the best; else a coarse graph is solved by auto.
+    Random clusters of heavy edges, or of the edges within dominant sequences, of random size, are co-located and scheduled by list
+    scheduling, task by task. If one of these schedules is the best so far, there are more, and annealing moves the clusters of the
+    best; else a coarse graph is solved by auto.
 
     A cycle starts from the best schedule. It merges, in a random order, only tasks on one device in it, and searches on the whole graph
     with the clusters of a level co-located, from the coarsest level on: a move is that of a cluster, and is evaluated
@@ -65,14 +74,41 @@ def multilevel(problem: Problem, monitor: Monitor, *, tasks: int = 200, cycles: 
     MultilevelSearch(problem, monitor, tasks).run(math.inf if cycles is None else cycles)
 
 
-class Draw(NamedTuple):
-    """The schedule of random clusters."""
+class Settings(NamedTuple):
+    """How random clusters are drawn and scheduled."""
 
-    makespan: float
     name: str
     """The method of list scheduling."""
     size: float
     """The most work of a cluster, as a share of the graph's."""
+    factor: float
+    """The factor of transfers by which dominant sequences are found; 0 where clusters may join along any edge, in a random order."""
+
+    @classmethod
+    def drawn(cls, rng: np.random.Generator) -> Settings:
+        """Return any settings."""
+        size = math.exp(rng.uniform(math.log(LEAST), math.log(LARGEST)))
+        if rng.random() < SEQUENCES:
+            return cls("heft", size, math.exp(rng.uniform(math.log(SHORTEST), math.log(LONGEST))))
+        return cls(LISTS[rng.integers(len(LISTS))], size, 0.0)
+
+    def near(self, rng: np.random.Generator) -> Settings:
+        """Return settings of about the same size and factor."""
+        size, factor = rng.lognormal(0.0, SPREAD, 2)
+        return self._replace(size=min(self.size * size, LARGEST), factor=min(self.factor * factor, LONGEST))
+
+    def clusters(self, problem: Problem, rng: np.random.Generator) -> IntArray:
+        """Return a cluster for each task, [n]."""
+        if self.factor == 0.0:
+            return joined(problem, largest=self.size, rng=rng)
+        return joined(problem, largest=self.size, along=dominant_sequences(problem, self.factor)[0])
+
+
+class Draw(NamedTuple):
+    """The schedule of random clusters."""
+
+    makespan: float
+    settings: Settings
     problem: Problem
     """The whole graph with the clusters co-located."""
     decision: Decision
@@ -102,8 +138,10 @@ class MultilevelSearch:
         """Run the baselines, find a start by random clusters or a coarse graph, and run cycles while they improve it, and auto."""
         self._baselines()
         draw = self._draws(None, TRIED)
+        if draw is not None and draw.makespan <= NEAR * self.monitor.incumbent:
+            draw = self._draws(draw, DRAWS)
         if draw is not None and draw.makespan <= self.monitor.incumbent:
-            self._move(self._draws(draw, DRAWS) or draw)
+            self._move(draw)
         else:
             levels = self._levels()
             if levels:
@@ -130,23 +168,20 @@ class MultilevelSearch:
     def _draws(self, best: Draw | None, share: float) -> Draw | None:
         """Schedule random clusters within a share of the time and offer the schedules; return the best draw.
 
-        A draw is of any size and either method, or of about the size, and of the method, of the best so far.
+        A draw has any settings, or some near those of the best so far.
         """
         rng, end = self.monitor.rng, (1 - share) * self._amount
         while not self.over and self._amount > end:
-            if best is not None and rng.random() < AGAIN:
-                name, size = best.name, min(best.size * rng.lognormal(0.0, SPREAD), LARGEST)
-            else:
-                name, size = LISTS[rng.integers(len(LISTS))], math.exp(rng.uniform(math.log(LEAST), math.log(LARGEST)))
+            settings = best.settings.near(rng) if best is not None and rng.random() < AGAIN else Settings.drawn(rng)
             try:
-                clustered = colocated(self.problem, joined(self.problem, largest=size, rng=rng))
+                clustered = colocated(self.problem, settings.clusters(self.problem, rng))
             except InvalidProblem as refusal:  # clusters without a path between them
                 self.monitor.note(f"the graph is searched as it is, because one with co-located clusters is invalid: {refusal}")
                 return best
-            decision = self._solve(clustered, name, None, 1.0)
+            decision = self._solve(clustered, settings.name, None, 1.0)
             makespan = math.inf if decision is None else self.monitor.offer(decision)
             if decision is not None and makespan < (math.inf if best is None else best.makespan):
-                best = Draw(makespan, name, size, clustered, decision)
+                best = Draw(makespan, settings, clustered, decision)
         return best
 
     def _move(self, draw: Draw) -> None:

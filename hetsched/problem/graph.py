@@ -252,6 +252,12 @@ class TaskGraph(Frozen):
             arguments |= {"edges": self.edges, "edge_bytes": self.edge_bytes}
         return TaskGraph(**{"tasks": self.names, **arguments, **changes})
 
+    def _colocated(self, label: IntArray) -> TaskGraph:
+        """Return a copy with the co-location labels ``str(label[i])``; what was checked is not checked again."""
+        graph = TaskGraph.__new__(TaskGraph)
+        graph._set(**self.__dict__ | {"colocation": tuple(map(str, label.tolist()))})  # other cached properties do not depend on labels
+        return graph
+
     @checked
     def write(self, path: str | PathLike[str]) -> None:
         """Write the graph as a JSON document; ``hetsched.read`` reads it back to the bit."""

@@ -38,3 +38,30 @@ def test_a_layer_unrolled_in_time_is_one_cluster_though_paths_leave_it_and_retur
     assert len(set(cluster[::2])) == len(set(cluster[1::2])) == 1
     assert cluster[0] != cluster[1]
     assert colocated(problem, cluster).n_units == 2
+
+
+@examples(50)
+@given(problem=strategies.problems(), seed=st.integers(0, 9))
+def test_units_are_joined_along_chosen_edges_only(problem: hs.Problem, seed: int):
+    along = np.random.default_rng(seed).integers(0, 2, problem.n_tasks)
+    cluster = joined(problem, largest=1.0, memory=np.inf, along=along)
+    ends = problem.graph.edges[along[problem.graph.source] == along[problem.graph.target]]
+    linked = np.unique(np.concatenate([problem.unit[ends].ravel(), [-1]]))
+    for number in np.unique(cluster):
+        units = np.unique(problem.unit[cluster == number])
+        assert len(units) == 1 or np.isin(units, linked).all()
+
+
+@examples(50)
+@given(problem=strategies.problems())
+def test_co_located_clusters_are_labels_as_given_to_a_graph(problem: hs.Problem):
+    cluster = joined(problem, largest=0.5)
+    try:
+        given = problem.replace(graph=problem.graph.replace(colocation=[str(number) for number in cluster.tolist()]))
+    except hs.InvalidProblem:  # no path between two clusters
+        return
+    made = colocated(problem, cluster)
+    assert made == given
+    assert made.graph == given.graph
+    assert (made.unit == given.unit).all()
+    assert (made.graph.topological_order == given.graph.topological_order).all()

@@ -53,13 +53,21 @@ def dsc(problem: Problem, monitor: Monitor) -> None:
 
     The paper's guarantee for tasks that are not ready yet (DSRW) is omitted, as in most implementations.
     """
+    cluster, begin = dominant_sequences(problem)
+    offer_by_claims(monitor, lambda need: listed(problem, _mapped(problem, cluster, begin, need)))
+
+
+def dominant_sequences(problem: Problem, factor: float = 1.0) -> tuple[IntArray, FloatArray]:
+    """Return the cluster of each task, [n], and the start of each cluster in seconds, by dominant sequences.
+
+    Durations and transfers are means over devices, transfers `factor` times as long. Units are ignored.
+    """
     from hetsched.analysis import ranking_kernels
     from hetsched.heuristics.placement import kernels
 
-    graph, weight, transfer = problem.graph, mean_durations(problem), mean_transfers(problem)
-    below = ranking_kernels.upward(problem.arrays, graph.topological_order, weight, transfer)
-    cluster, begin = kernels.dominant_sequence(problem.arrays, weight, transfer, below)
-    offer_by_claims(monitor, lambda need: listed(problem, _mapped(problem, cluster, begin, need)))
+    weight, transfer = mean_durations(problem), factor * mean_transfers(problem)
+    below = ranking_kernels.upward(problem.arrays, problem.graph.topological_order, weight, transfer)
+    return kernels.dominant_sequence(problem.arrays, weight, transfer, below)
 
 
 def _first_met(problem: Problem, cluster: IntArray) -> FloatArray:

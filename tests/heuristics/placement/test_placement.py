@@ -23,6 +23,7 @@ from hetsched.heuristics.list_scheduling.dynamic import one_order
 from hetsched.heuristics.list_scheduling.offers import in_slices, list_problem
 from hetsched.heuristics.placement import baechi, celeritas, offers, partitions, repartition
 from hetsched.heuristics.placement import kernels as placement_kernels
+from hetsched.heuristics.placement.clustering import dominant_sequences
 from hetsched.search import Monitor
 from hetsched.stopping import NEVER
 from hetsched.testing import problems
@@ -396,6 +397,15 @@ def test_dsc_zeroes_the_dominant_edge():
     schedule = hs.solve(problem, "dsc").schedule
     assert schedule.makespan == 3.0
     assert schedule.device_of("a") == schedule.device_of("c") != schedule.device_of("b")
+
+
+def test_dominant_sequences_with_longer_transfers_are_longer():
+    graph = hs.TaskGraph("abc", [("a", "c", 1.0), ("b", "c", 0.5)])
+    problem = hs.Problem(graph, hs.Cluster(["u", "v"], bandwidth=1.0), durations=np.ones((3, 2)))
+    chain = hs.TaskGraph("abc", [("a", "b", 0.5), ("a", "c", 0.5)])
+    forked = problem.replace(graph=chain)
+    assert [len(np.unique(dominant_sequences(forked, factor)[0])) for factor in (0.1, 4.0)] == [2, 1]
+    assert len(np.unique(dominant_sequences(problem)[0])) == 2
 
 
 def test_blocks_are_of_work_in_proportion_to_speed():
