@@ -82,6 +82,15 @@ def test_a_chain_is_cut_where_that_pays(transfer, least):
     assert optimum(problem, "max-load") == least
 
 
+@pytest.mark.parametrize("objective", ["max-load", "period"])
+def test_bounds_of_loads_of_one_input_are_multiples_of_the_common_divisor(objective):
+    """Five tasks of 2 s on two accelerators: 5 s each by fractions, but every load is a multiple of 2 s."""
+    cluster = chain(0.0).cluster
+    problem = hs.Problem(hs.TaskGraph(list("abcde")), cluster, durations=[[2.0, 2.0, np.nan]] * 5)
+    assert hs.bound(problem, objective=objective).value == optimum(problem, objective) == 6.0
+    assert hs.solve(problem, "load-search", objective=objective, evaluations=100).status is hs.Status.OPTIMAL
+
+
 def test_it_ends_at_the_deadline():
     clock = SteppingClock(1.0)
     deadline = Deadline.after(20.0, clock)
