@@ -137,7 +137,7 @@ def every(
 def _walk(problem: Problem, objective: str, entries: list[Entry], deadline: Deadline) -> Iterator[Bound]:
     """Yield the bounds of the entries that fit the problem, each expensive one within its share of the time left."""
     levels, best = Levels(problem), NO_BOUND
-    divisor = time_divisor(problem) if objective in MAKESPAN else 0.0
+    divisor = time_divisor(problem) if objective in MAKESPAN or problem.inputs == 1 else 0.0  # loads of one input are sums of times
     for entry, until in _timed(problem, [entry for entry in entries if objective in entry.objectives], deadline):
         try:
             proof = entry.bound(problem, levels=levels, best=best, deadline=until)

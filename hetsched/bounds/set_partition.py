@@ -100,7 +100,8 @@ class _Pricing:
         """Yield the bound after each round."""
         if not self._known > 0:
             return
-        best = prices = self._first / self._first.sum()
+        first = self._first if self._first.any() else np.ones_like(self._first)  # all work may take 0 s
+        best = prices = first / first.sum()
         limit, share = 0.0, 1.0
         dual: FloatArray | None = prices
         for _ in range(ROUNDS):

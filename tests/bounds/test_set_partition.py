@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 from hypothesis import assume, given
@@ -80,6 +82,25 @@ def test_a_chain_is_cut_where_that_pays(transfer, least):
     assert priced_load(problem).value == pytest.approx(2.0)
     assert set_partitioning(problem).value == pytest.approx(least, rel=3e-3)
     assert optimum(problem, "max-load") == least
+
+
+@pytest.mark.parametrize("objective", ["max-load", "period"])
+def test_bounds_of_loads_of_one_input_are_multiples_of_the_common_divisor(objective):
+    """Five tasks of 2 s on two accelerators: 5 s each by fractions, but every load is a multiple of 2 s."""
+    cluster = chain(0.0).cluster
+    problem = hs.Problem(hs.TaskGraph(list("abcde")), cluster, durations=[[2.0, 2.0, np.nan]] * 5)
+    assert hs.bound(problem, objective=objective).value == optimum(problem, objective) == 6.0
+    assert hs.solve(problem, "load-search", objective=objective, evaluations=100).status is hs.Status.OPTIMAL
+
+
+def test_work_of_no_time_has_prices_too():
+    """Both tasks take no time on the accelerator, whose memory neither fits: another bound is above 0, that of the work alone is not."""
+    graph = hs.TaskGraph(["a", "b"], weight_bytes=2.0)
+    cluster = hs.Cluster([hs.Device("gpu", memory_bytes=1.0), hs.Device("host", kind="cpu")], bandwidth=1.0)
+    problem = hs.Problem(graph, cluster, durations=[[0.0, 2.0]] * 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert set_partitioning(problem, best=hs.Bound(4.0, "given", objective="max-load")).value <= optimum(problem, "max-load") == 4.0
 
 
 def test_it_ends_at_the_deadline():
