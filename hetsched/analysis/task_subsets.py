@@ -330,16 +330,17 @@ class TaskSubset:
         return self._least(nodes, budget, known, best)
 
     def _least(self, nodes: list[FloatArray], budget: RefutationBudget, known: float = 0.0, best: float = math.inf) -> float:
-        divisors = [self._divisor(node) for node in nodes]  # `known` may be of more than the subset, so it is not rounded
-        low = [max(rounded_up(self._path(node), divisor), known) for node, divisor in zip(nodes, divisors, strict=True)]
-        for x in sorted(range(len(nodes)), key=low.__getitem__):
-            if low[x] >= best:
+        paths = [self._path(node) for node in nodes]
+        for x in sorted(range(len(nodes)), key=lambda x: max(paths[x], known)):
+            if max(paths[x], known) >= best:
                 break
-            best = self._climb(nodes[x], low[x], best, budget, divisors[x])
+            best = self._climb(nodes[x], paths[x], known, best, budget)
         return best
 
-    def _climb(self, node: FloatArray, low: float, best: float, budget: RefutationBudget, divisor: float) -> float:
-        """Return the largest time up to `best` that is refuted, at least `low`; all times of the node are multiples of the divisor."""
+    def _climb(self, node: FloatArray, path: float, known: float, best: float, budget: RefutationBudget) -> float:
+        """Return the largest time up to `best` that is refuted, at least `path`, which the node takes, and `known`."""
+        divisor = self._divisor(node)
+        low = max(rounded_up(path, divisor), known)  # `known` may be of more than these tasks, so it is not rounded
         if low == 0.0 and not divisor:  # no multiple of 0 is larger: a positive time is at least the shortest of all
             times = np.concatenate([column[(column > 0.0) & np.isfinite(column)] for column in (*node, self.lag)])
             if not len(times) or self._refute(node, times.min() * (1 - _CLOSE), budget, divisor) is not True:

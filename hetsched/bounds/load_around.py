@@ -45,15 +45,13 @@ def load_around(problem: Problem, *, levels: Levels | None = None, best: Bound =
     """
     levels, members = (Levels(problem) if levels is None else levels).merged
     problem, least = levels.problem, levels.least
-    if not problem.n_tasks or not np.isfinite(least.min(axis=1)).all():
+    shares = least / members
+    of_units = unit_sums(problem, shares)
+    if not problem.n_tasks or not np.isfinite(of_units.min(axis=1)).all():
         return Bound(levels.critical_path.length, "load around", "as the critical path")
     from hetsched.analysis import level_kernels, load_kernels
 
     arrays, order = problem.arrays, problem.graph.topological_order
-    shares = least / members
-    of_units = unit_sums(problem, shares)
-    if not np.isfinite(of_units.min(axis=1)).all():
-        return Bound(levels.critical_path.length, "load around", "as the critical path")
     prices = least_load(of_units).prices
     able = np.isfinite(shares)
     cheapest = np.where(able, np.where(able, shares, 0.0) * prices, np.inf).min(axis=1)
