@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -313,4 +314,6 @@ def test_torchrun(tmp_path, fail):
     assert "rank 0 6.0 (2, 8)" in done.stdout
     assert "rank 1 False (2, 8)" in done.stdout
     if fail:
-        assert "hetsched.errors.PeerLost: rank 1 is lost: Connection closed by peer" in done.stderr
+        # which of these the system says depends on what rank 1 had not read when it ended
+        ended = r"hetsched\.errors\.PeerLost: rank 1 is lost: .*(Connection closed by peer|Connection reset by peer|Broken pipe)"
+        assert re.search(ended, done.stderr), done.stderr
