@@ -55,6 +55,8 @@ class Setting:
     quick: bool = False
     data: Path | None = None
     """Folder of the published data that some items read; None: those items say what is missing."""
+    time_limit: float | None = None
+    """Seconds of each solve that has a limit, instead of the item's own, which the cases have; None: the item's."""
 
 
 @dataclass(frozen=True)

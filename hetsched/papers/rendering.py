@@ -26,6 +26,7 @@ def text(reproduction: Reproduction) -> Iterator[str]:
 def _lines(reproduction: Reproduction) -> Iterator[str]:
     yield f"{reproduction.paper.name} {reproduction.item.name}: {reproduction.item.title}"
     yield f"differs from the paper: {reproduction.item.differs}"
+    yield from _limit(reproduction)
     yield f"taken on: {reproduction.taken or 'nothing is measured yet'}"
     if reproduction.outdated:
         yield f"{reproduction.outdated} of its cases were measured with other sources of hetsched; --fresh measures the paper again"
@@ -39,6 +40,12 @@ def _lines(reproduction: Reproduction) -> Iterator[str]:
         yield ""
         yield f"claim: {claim.text}"
         yield f"{claim.verdict}: {claim.reason}"
+
+
+def _limit(reproduction: Reproduction) -> Iterator[str]:
+    seconds = reproduction.setting.time_limit
+    if seconds is not None:
+        yield f"Whatever limit is named above, here it is {seconds:g} s for each method, by --time-limit."
 
 
 def page(reproductions: Sequence[Reproduction]) -> str:
@@ -63,7 +70,8 @@ _INTRODUCTION = (
 _RULE = (
     "A claim is held if all that was measured for it has it. One about every setting is not held if one setting contradicts it; seeds and "
     "repetitions that disagree decide nothing. It cannot be seen here if what it speaks of was not run, is so by construction, or in more "
-    "than half of the instances is hidden by a limit that is shorter than the paper's or by the schedule that a method begins with."
+    "than half of the instances is hidden by a limit that is shorter than the paper's or by the schedule that a method begins with, unless "
+    "lower bounds contradict it."
 )
 
 
@@ -71,6 +79,7 @@ def _section(reproduction: Reproduction) -> Iterator[str]:
     item, report = reproduction.item, reproduction.report
     yield f"### {item.title}"
     yield f"`hetsched reproduce {reproduction.paper.name} {item.name}`. Differs from the paper: {item.differs}"
+    yield from _limit(reproduction)
     if not reproduction.taken:
         yield "Nothing of it is measured here yet."
         return

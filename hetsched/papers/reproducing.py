@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -48,7 +48,7 @@ class Reproduction:
         return "\n".join(rendering.text(self))
 
     def as_dict(self) -> dict[str, Any]:
-        """Return JSON values: paper, item, title, differs, quick, taken, tables, notes and claims."""
+        """Return JSON values: paper, item, title, differs, quick, time_limit, taken, tables, notes and claims."""
         tables = [
             {"title": table.title, "head": list(table.head), "rows": [list(row) for row in table.rows]} for table in self.report.tables
         ]
@@ -59,6 +59,7 @@ class Reproduction:
             "title": self.item.title,
             "differs": self.item.differs,
             "quick": self.setting.quick,
+            "time_limit": self.setting.time_limit,
             "taken": self.taken,
             "outdated": self.outdated,
             "tables": tables,
@@ -75,6 +76,7 @@ def reproduce(
     quick: bool = False,
     results: str | os.PathLike[str] | None = None,
     data: str | os.PathLike[str] | None = None,
+    time_limit: float | None = None,
     fresh: bool = False,
     stored: bool = False,
     jobs: int = 1,
@@ -95,6 +97,9 @@ def reproduce(
         this call only.
     data : path, optional
         Folder of data that the papers' authors have published, for the items that read some.
+    time_limit : float, optional
+        Seconds of each case that has a limit, for instance the paper's; default the item's own. These are cases of their own: results of
+        other limits are neither shown nor replaced.
     fresh : bool
         Measure again what is stored; the new results replace the stored ones.
     stored : bool
@@ -112,7 +117,7 @@ def reproduce(
     Raises
     ------
     InvalidArgument
-        There is no such paper or item, or `stored` without `results`.
+        There is no such paper or item, `stored` without `results`, or a `time_limit` where no case has a limit.
     MissingDependency
         An item needs a library that is not installed.
     InvalidProblem
@@ -126,9 +131,12 @@ def reproduce(
         raise InvalidArgument("stored is True without results; give the folder of the results to report")
     if stored and fresh:
         raise InvalidArgument("stored and fresh are both True; stored reports the results that fresh would replace, so choose one")
-    setting = Setting(quick, None if data is None else Path(data))
+    setting = Setting(quick, None if data is None else Path(data), time_limit)
     store = Results(None if results is None else Path(results) / f"{paper}.jsonl")
-    cases = {item.name: [case for case in item.cases(setting) if item.possible(case) or store.rows([case])] for item in chosen}
+    every = {item.name: item.cases(setting) for item in chosen}
+    if time_limit is not None:
+        every = _limited(every, float(time_limit))
+    cases = {item.name: [case for case in every[item.name] if item.possible(case) or store.rows([case])] for item in chosen}
     if not stored:
         for item in chosen:
             for module, extra in item.needs:
@@ -141,6 +149,13 @@ def reproduce(
             for failure in store.failures([case]):
                 raise HetschedError(f"{title(case)} failed: {failure['error']}; what was measured is kept, so correct it and run again")
     return [_reproduction(found, item, setting, cases[item.name], store) for item in chosen]
+
+
+def _limited(cases: Mapping[str, Sequence[dict[str, Any]]], seconds: float) -> dict[str, Sequence[dict[str, Any]]]:
+    """Return the cases of each item, those that have a limit with another one."""
+    if all(case.get("limit") is None for own in cases.values() for case in own):
+        raise InvalidArgument(f"time_limit is {seconds:g}, but no case of {', '.join(cases)} has a limit; leave it out")
+    return {item: [case if case.get("limit") is None else case | {"limit": seconds} for case in own] for item, own in cases.items()}
 
 
 def _measured(paper: str, data: Path | None, case: Case) -> dict[str, Any]:

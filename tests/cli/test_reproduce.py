@@ -45,6 +45,8 @@ def test_stored_results_are_shown_and_written_as_a_page(run: Any, folder: Path) 
         (["all", "table-1"], "'table-1' is an item of one paper; name the paper instead of all"),
         (["ios", "--data", "nowhere"], "nowhere is not a folder"),
         (["ios", "--jobs", "0"], "greater than or equal to 1"),
+        (["ios", "table-1", "--time-limit", "600"], "time_limit is 600, but no case of table-1 has a limit; leave it out"),
+        (["all", "--time-limit", "600"], "not every paper has cases with a limit; name the paper instead of all"),
     ],
 )
 def test_wrong_arguments_are_told(run: Any, folder: Path, words: list[str], said: str) -> None:

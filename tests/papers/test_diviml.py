@@ -148,6 +148,21 @@ def test_a_split_no_better_than_heft_holds_no_claim_and_seeds_may_disagree():
     assert "the runs disagree, 4 of 6" in verdict(one, "about 30 %").reason
 
 
+@pytest.mark.parametrize(("item", "words"), [("table-1", "3 times lower|about 30 %"), ("table-4", "2.9 times higher|up to 60 %")])
+def test_lower_bounds_contradict_a_gain_whatever_the_limit(item: str, words: str):
+    def makespan(case: Case, bound: float) -> float:
+        return {"best-device": 1.5, "bound": bound, "recursion": bound}.get(case["method"], 1.0)
+
+    for bound, seen in ((0.9, Verdict.NOT_HELD), (0.1, Verdict.UNSEEN)):
+        rows = made(PAPER.item(item).cases(FULL), lambda case, bound=bound: makespan(case, bound), wall_s=30.0)
+        report = PAPER.item(item).report(rows, FULL)
+        faster, better = (verdict(report, text) for text in words.split("|"))
+        assert faster.verdict is Verdict.NOT_HELD
+        assert faster.reason.endswith(f"by the lower bounds no schedule has more than {1.5 / bound:.3g}x".replace("15x", "15.0x"))
+        assert better.verdict is seen, "the limit stops the split, but cannot hide what the bound excludes"
+    assert better.reason.endswith("no schedule has more than 900.0 %")
+
+
 def test_a_bound_above_a_schedule_is_told():
     rows = made(tables.cases(QUICK, 1), lambda case: 2.0 if case["method"] == "bound" else 1.0)
     *_, note = tables.report(rows, QUICK, 1).notes
@@ -310,6 +325,10 @@ def test_figure_3_decides_gains_by_network_and_optimality_by_proofs(monkeypatch:
     assert verdict(unproven, "converge to the optimum").verdict is Verdict.UNSEEN
     longer = [{**row, "makespan": row["makespan"] * (1 + (row["method"] == solving.SPLIT))} for row in rows]
     assert verdict(single.network_latency(longer, FULL), "converge to the optimum").verdict is Verdict.NOT_HELD
+    little = [{**row, "makespan": row["makespan"] * (1 + 2.5e-4 * (row["method"] == solving.SPLIT))} for row in rows]
+    denied = verdict(single.network_latency(little, FULL), "converge to the optimum")
+    assert denied.verdict is Verdict.NOT_HELD
+    assert "MILP is no longer, MILP-SPLIT is up to 0.025 % longer (vgg16)" in denied.reason
 
 
 @pytest.mark.parametrize("item", ["figure-5", "figure-6"])
@@ -323,6 +342,10 @@ def test_a_proof_denies_that_the_milp_is_not_solved_in_two_hours(item: str):
     assert verdict(report, "better than the MILP").verdict is Verdict.HELD
     proven = PAPER.item(item).report([{**row, "proven": row["method"] == "cpsat"} for row in rows], QUICK)
     assert verdict(proven, "not solved in two hours").verdict is Verdict.NOT_HELD
+    as_long = made([{**case, "limit": 7200.0} for case in PAPER.item(item).cases(QUICK)], makespan, wall_s=7200.0)
+    assert verdict(PAPER.item(item).report(as_long, QUICK), "not solved in two hours").verdict is Verdict.HELD
+    late = [{**row, "limit": 9000.0, "wall_s": 8000.0, "proven": True} for row in rows]
+    assert verdict(PAPER.item(item).report(late, QUICK), "not solved in two hours").verdict is Verdict.HELD
 
 
 def test_a_split_that_the_limit_stops_is_not_judged():
@@ -337,9 +360,11 @@ def test_a_split_that_the_limit_stops_is_not_judged():
         stopped = verdict(PAPER.item(item).report(made(cases, makespan, wall_s=30.0), FULL), text)
         assert stopped.verdict is Verdict.UNSEEN
         count = sum(case["method"] == solving.SPLIT for case in cases)
-        assert stopped.reason.endswith(
-            f"; on {count} of {count} instances the limit stops the dynamic program, which has 600 s in the paper"
-        )
+        paper = "ends in the paper" if item == "table-1" else "has 600 s in the paper"
+        assert f"; on {count} of {count} instances the limit stops the dynamic program, which {paper}" in stopped.reason
+        as_long = [{**case, "limit": 600.0} for case in cases]
+        by_paper = verdict(PAPER.item(item).report(made(as_long, makespan, wall_s=600.0), FULL), text)
+        assert by_paper.verdict is (Verdict.UNSEEN if item == "table-1" else Verdict.NOT_HELD), "for one input the paper has no limit"
     cases = PAPER.item("table-1").cases(FULL)
     rows = [{**row, "wall_s": 30.0} if row["channels"] == 2 else row for row in made(cases, makespan)]
     close = verdict(PAPER.item("table-1").report(rows, FULL), "On sdep stacks the split is close")

@@ -23,6 +23,9 @@ from hetsched.papers import Claim, Item, Paper, Report, Table
 def cases(setting):
     return [{"what": "square", "x": x} for x in range(1 if setting.quick else 3)]
 
+def limited(setting):
+    return [*cases(setting), {"what": "square", "x": 3, "limit": 2.0}, {"what": "square", "x": 4, "limit": None}]
+
 def measure(case, data):
     with open(Path(data) / "log", "a") as log:
         print(case["x"], file=log)
@@ -38,7 +41,9 @@ def report(rows, setting):
     return Report([table], [held], ["a note"])
 
 ITEMS = [Item(name, f"Item {name}", "nothing", cases, report) for name in ("table-1", "figure-2")]
-PAPER = Paper("squares", "On squares", "Euclid", ITEMS, measure)
+ITEMS.append(Item("figure-3", "Item figure-3", "it has 2 s", limited, report))
+PAPER = Paper("squares", "On squares", "Euclid", ITEMS[:2], measure)
+LIMITED = Paper("squares", "On squares", "Euclid", ITEMS, measure)
 """
 
 
@@ -78,6 +83,31 @@ def test_results_are_measured_once_and_shared_by_the_items_of_a_paper(squares: P
     assert again[0] == made[0]
     hs.reproduce("squares", "table-1", quick=True, data=squares, results=tmp_path / "results", fresh=True)
     assert measured(squares) == ["0", "1", "2", "0"]
+
+
+def test_results_of_another_limit_are_kept_apart(squares: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import paper_on_squares
+
+    monkeypatch.setattr(paper_on_squares, "PAPER", paper_on_squares.LIMITED)
+    (squares / "die0").touch()  # nothing but what is stored is to be told
+    store = Results(tmp_path / "squares.jsonl")
+    for case in paper_on_squares.limited(Setting()):
+        store.add(case, {"square": case["x"] ** 2})
+    store.add({"what": "square", "x": 3, "limit": 600.0}, {"square": -9})
+
+    def shown(limit: float | str | None) -> tuple[list[str], str]:
+        (made,) = hs.reproduce("squares", "figure-3", results=tmp_path, stored=True, time_limit=limit)
+        return [row[1] for row in made.report.tables[0].rows], str(made)
+
+    assert shown(None)[0] == ["0", "1", "4", "9", "16"]
+    assert "Whatever limit" not in shown(None)[1]
+    for limit in (600, 600.0, "10 min"):
+        squared, text = shown(limit)
+        assert squared == ["0", "1", "4", "-9", "16"], "cases without a limit are the same"
+        assert "Whatever limit is named above, here it is 600 s for each method, by --time-limit." in text
+    assert shown(2)[0] == shown(None)[0]
+    assert shown(60)[0] == ["0", "1", "4", "16"]
+    assert "cannot be seen here: 4 of 5 cases are measured yet" in shown(60)[1]
 
 
 @pytest.mark.slow
@@ -141,6 +171,9 @@ def test_reports_have_tables_notes_and_verdicts(squares: Path, tmp_path: Path) -
         ({"stored": True}, "stored is True without results; give the folder"),
         ({"stored": True, "fresh": True, "results": "."}, "stored and fresh are both True"),
         ({"jobs": 0}, "jobs is 0; it must be a whole number, at least 1"),
+        ({"time_limit": "600"}, "time_limit is '600'; it must be a number of seconds"),
+        ({"time_limit": -1}, "time_limit is -1; it must be a number of seconds"),
+        ({"time_limit": 600}, "time_limit is 600, but no case of table-1, figure-2 has a limit; leave it out"),
     ],
 )
 def test_wrong_arguments_are_told(squares: Path, arguments: dict[str, Any], said: str) -> None:

@@ -9,7 +9,7 @@ import typer
 
 from hetsched.cli import completion
 from hetsched.cli.files import Outputs, check_writable
-from hetsched.cli.options import JSON
+from hetsched.cli.options import JSON, time_option
 from hetsched.cli.terminal import say, say_json, warn
 
 if TYPE_CHECKING:
@@ -39,6 +39,9 @@ def reproduce(
     data: Annotated[
         Path | None, typer.Option(help="Folder of data that the papers' authors have published; some items need it.", metavar="FOLDER")
     ] = None,
+    time_limit: Annotated[
+        float | None, time_option("Limit of each solve that has one, instead of the item's; kept apart from results of other limits.")
+    ] = None,
     jobs: Annotated[int, typer.Option(help="Cases measured at once; more than the cores disturbs the times.", metavar="NUMBER", min=1)] = 1,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Write a Markdown page too.", metavar="FILE.md")] = None,
     json: JSON = False,
@@ -64,6 +67,8 @@ def reproduce(
         raise typer.BadParameter(f"{items[0]!r} is an item of one paper; name the paper instead of all", param_hint="ITEM")
     if data is not None and not data.is_dir():
         raise typer.BadParameter(f"{data} is not a folder", param_hint="--data")
+    if paper == "all" and time_limit is not None:
+        raise typer.BadParameter("not every paper has cases with a limit; name the paper instead of all", param_hint="--time-limit")
     check_writable(output)
 
     def told(progress: Progress) -> None:
@@ -72,7 +77,16 @@ def reproduce(
     made: list[Reproduction] = []
     for name in PAPERS if paper == "all" else [paper]:
         made += measure(
-            name, items or None, quick=quick, results=results, data=data, fresh=fresh, stored=stored, jobs=jobs, on_progress=told
+            name,
+            items or None,
+            quick=quick,
+            results=results,
+            data=data,
+            time_limit=time_limit,
+            fresh=fresh,
+            stored=stored,
+            jobs=jobs,
+            on_progress=told,
         )
     outputs = Outputs()
     if output is not None:

@@ -59,6 +59,17 @@ def unless_most(claim: Claim, count: int, known: int, where: str) -> Claim:
     return Claim(claim.text, Verdict.UNSEEN if count > known / 2 else claim.verdict, f"{claim.reason}; on {count} of {known} {where}")
 
 
+def unless_beyond(claim: Claim, most: Sequence[float], at_least: float, *, shown: Callable[[float], str]) -> Claim:
+    """Return a claim that a figure is above `at_least`, which no schedule contradicts by a limit if lower bounds let none have it.
+
+    `most` is what the bounds allow, one for each repetition.
+    """
+    if not most:
+        return claim
+    verdict = Verdict.NOT_HELD if max(most) <= at_least else claim.verdict
+    return Claim(claim.text, verdict, f"{claim.reason}; by the lower bounds no schedule has more than {shown(max(most))}")
+
+
 def factor(value: float) -> str:
     """Return a factor as text, for example ``1.93x``."""
     return f"{number(value)}x"

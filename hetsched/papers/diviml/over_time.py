@@ -12,7 +12,7 @@ from hetsched.papers.diviml.stacks import INPUTS
 from hetsched.papers.items import Case, Item, Report, Row, Setting, Table
 from hetsched.papers.rendering import percent
 
-SECONDS = (0.1, 1.0, 10.0)
+SECONDS = (0.1, 1.0, 10.0, 60.0, 600.0)
 Stack = dict[str, Row]
 
 

@@ -161,7 +161,8 @@ def _decided(text: str, ranges: Sequence[tuple[float, float]], asked: float, *, 
 TABLE_3 = Item(
     "table-3",
     "Table III: seconds of the split and of the MILP",
-    f"{stacks.DIFFERS}{stacks.SIZE}: these have 10. {solving.DIFFERS} In this table the limit is {LIMIT:g} s, and seconds are those to a "
+    f"{stacks.DIFFERS}{stacks.SIZE}: these have 10, and two channels, which the paper does not say either. {solving.DIFFERS} In this "
+    f"table the limit is {LIMIT:g} s, and seconds are those to a "
     "schedule within 1 % of the best known or to the proof, medians over the stacks that reached it: the paper's last improvement says "
     f"little of a method that stays far from the optimum. The best known is that of these methods and of `annealing` in {REFERENCE:g} s. "
     "The factor is that of the sooner of the two solvers.",

@@ -15,6 +15,8 @@ from hetsched.papers.diviml.judging import unless_most
 from hetsched.papers.items import Claim, Row
 from hetsched.stopping import Deadline
 
+SPLIT_SECONDS, MILP_SECONDS = 600.0, 7200.0
+"""The paper's limits for several inputs; for one it names none."""
 DONE = 0.98
 """The share of its limit before which a method ended by itself."""
 BASELINES = {1: ("met", "greedy", "heft", "ea", "sa"), 2: ("bmet", "bgreedy", "bheft", "ea", "sa")}
@@ -42,8 +44,9 @@ DIFFERS = (
     "modules alone (`split` with `windows=False, improve=False`). That windows of its schedule are solved again is ours: `split` with "
     "`improve=False`, which with several inputs begins with HEFT's schedule and takes longer ones in between, as annealing does. The "
     "MILPs begin with the best schedule of best-device, HEFT, PEFT, DLS and BIL, for several inputs of bHEFT too, without the search that "
-    "follows by default (`improve=False`), MILP-SPLIT with that of best-device, HEFT and bHEFT. The paper names no solver, and "
-    "gives its MILP two hours and, for throughput, everything else 600 s; here every method has the same few seconds in one thread. The "
+    "follows by default (`improve=False`), MILP-SPLIT with that of best-device, HEFT and bHEFT. The paper names no solver, gives for "
+    "throughput two hours to its MILP and 600 s to everything else, and for latency no limit: in its Table III the split ends within 15 s, "
+    "the MILP within 98 minutes. Here every method has the same few seconds in one thread. The "
     "bound is `hs.bound`; the paper's recursion is beside it for one input."
 )
 
@@ -147,10 +150,11 @@ def finished(row: Row) -> bool:
 
 
 def against_split(claim: Claim, stacks: Iterable[Mapping[str, Row]]) -> Claim:
-    """Return a claim on the paper's split, which cannot be seen where the limit stops the dynamic program."""
+    """Return a claim on the paper's split, which cannot be seen where a limit that is not the paper's stops the dynamic program."""
     rows = [stack[SPLIT] for stack in stacks if SPLIT in stack]
-    stopped = sum(not finished(row) for row in rows)
-    return unless_most(claim, stopped, len(rows), "instances the limit stops the dynamic program, which has 600 s in the paper")
+    stopped = [row for row in rows if not finished(row) and (row["inputs"] == 1 or row["limit"] < SPLIT_SECONDS)]
+    paper = "ends in the paper" if all(row["inputs"] == 1 for row in rows) else f"has {SPLIT_SECONDS:g} s in the paper"
+    return unless_most(claim, len(stopped), len(rows), f"instances the limit stops the dynamic program, which {paper}")
 
 
 def against_both(claim: Claim, stacks: Sequence[Mapping[str, Row]]) -> Claim:
