@@ -158,6 +158,11 @@ def test_claims_on_partitions_are_decided() -> None:
     bad = partitions({"from blocks": (12.0, 0.15, 3.0), "metis": (6.0, 0.08, 1.0), "best-device": (0.0, 3.0, 2.0)})
     texts = ("reduces the volume", "good load", "METIS", "Efficient", "is minimal", "is optimal")
     assert {one(item, bad, text) for text in texts} == {NOT_HELD}
+    stuck = partitions({"from blocks": (5.0, 0.05, 1.0)})
+    stuck[0] |= {"last": stuck[0]["first"], "passes": 0}
+    stuck[1] |= stuck[0] | {"seed": 1}
+    assert one(item, stuck, "reduces the volume") is UNSEEN  # another threshold might let a task move
+    assert one(item, [*stuck[:2], *bad[2:]], "reduces the volume") is NOT_HELD
     otherwise = partitions({"from blocks": (5.0, 0.05, 1.0), "metis": (6.0, 0.08, 1.0)})
     for row in otherwise:
         if row["method"] == "metis" and row["graph"] == "nmt":

@@ -20,6 +20,8 @@ PRINTED = {
     "celeritas": ("2.859", "9.099", "6.536", "1.461"),
 }
 """The paper's seconds of a step on four V100, in the order of `testbed.PAPERS`."""
+GAINS = dict(zip(testbed.PAPERS, (0.078, 0.110, 0.223, 0.342), strict=True))
+"""By what share Celeritas' step is shorter than the second best one, the last column; on NMT that is HRL's."""
 
 
 def cases(setting: Setting) -> list[Case]:
@@ -58,12 +60,12 @@ def _claims(found: Found) -> Iterator[Claim]:
     yield _claim(
         "Celeritas' step is the fastest on all four models: by more than 7.8 %, 11.0 %, 22.3 % and 34.2 % over the second best",
         _reason(gains),
-        [gain > 0 for _, gain in gains.values()],
+        [gain >= GAINS[graph] - ROUNDING for graph, (_, gain) in gains.items()],
         complete=len(gains) == len(papers),
     )
     text, most = (
         "Steps are up to 34.2 % faster than with the most advanced methods",
-        [gain >= 0.342 - ROUNDING for _, gain in gains.values()],
+        [gain >= max(GAINS.values()) - ROUNDING for _, gain in gains.values()],
     )
     if any(most) or len(gains) == len(papers):
         yield Claim.decided(text, any(most), _reason(gains))
