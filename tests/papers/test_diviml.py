@@ -233,6 +233,11 @@ def test_table_3_compares_times_to_nearly_the_best():
     assert [claim.verdict for claim in held.claims] == [Verdict.HELD, Verdict.HELD, Verdict.NOT_HELD, Verdict.HELD]
     slow = runtimes.report(rows(80.0, 10.0), FULL)
     assert [claim.verdict for claim in slow.claims] == [Verdict.NOT_HELD, Verdict.NOT_HELD, Verdict.NOT_HELD, Verdict.HELD]
+    worse = [{**row, "makespan": 1.1, "history": [[0.0, 1.1]]} if row["method"] == solving.SPLIT else row for row in rows(80.0, 0.2)]
+    own = runtimes.report(worse, FULL)
+    assert own.tables[0].rows[0][3:6] == ["0.20", "0.10", "400x"], "until the split has its own best, though that is not the optimum"
+    assert own.claims[0].verdict is Verdict.HELD
+    assert own.claims[0].reason.endswith("; the split's best is 10.0 % to 10.0 % longer than the best known")
 
 
 def test_a_method_that_was_stopped_bounds_the_factor():
@@ -243,7 +248,7 @@ def test_a_method_that_was_stopped_bounds_the_factor():
                 "makespan": 1.0 + 9.0 * (case["method"] in stopped),
                 "history": [[2.0, 1.0 + 9.0 * (case["method"] in stopped)]],
                 "proven": False,
-                "wall_s": 3.0,
+                "wall_s": case["limit"] if case["method"] in stopped else 2.0,
                 "cpu_s": 3.0,
             }
             for case in runtimes.cases(FULL)

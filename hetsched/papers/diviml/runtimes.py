@@ -23,7 +23,7 @@ PRINTED = {
 """Seconds of the MILP and of the split, and their factor, by dependence and modules."""
 METHODS = (*solving.MILP, solving.SPLIT, solving.WINDOWS)
 CLOSE = 1.01
-"""The makespan at which a method is done, in that of the best known."""
+"""The makespan at which the MILP is done, in that of the best known."""
 LIMIT, REFERENCE, CHANNELS = 90.0, 20.0, 2
 SEEDS = (0, 1, 2)
 
@@ -46,16 +46,24 @@ def seconds_to(row: Row, makespan: float) -> float:
     return float(min(reached, row["wall_s"] if row["proven"] else np.inf))
 
 
+def _done(row: Row, best: float) -> float:
+    """Return the seconds until the paper's split has ended, or until another method has a schedule close to the best known; inf if never."""
+    if row["method"] == solving.SPLIT:
+        return float(row["wall_s"]) if solving.finished(row) else math.inf
+    return seconds_to(row, CLOSE * best)
+
+
 def report(rows: Sequence[Row], setting: Setting) -> Report:
     """Return Table III and its claims."""
-    lines, factors = [], {}
+    lines, factors, excess = [], {}, list[float]()
     sooner: dict[tuple[str, int], dict[int, float]] = {}
     for dependence, modules in dict.fromkeys((row["dependence"], row["modules"]) for row in rows):
         found = solving.by(solving.chosen(rows, dependence=dependence, modules=modules), lambda row: row["seed"]).values()
         paired = [stack for stack in found if set(METHODS) <= set(stack) and math.isfinite(solving.best(stack))]
         if not paired:
             continue
-        seconds = np.array([[seconds_to(stack[name], CLOSE * solving.best(stack)) for name in METHODS] for stack in paired])
+        seconds = np.array([[_done(stack[name], solving.best(stack)) for name in METHODS] for stack in paired])
+        excess += [solving.least(stack, [solving.SPLIT]) / solving.best(stack) - 1 for stack in paired]
         above = np.array([[solving.least(stack, [name]) / solving.best(stack) for name in METHODS] for stack in paired]).mean(axis=0)
         factors[dependence, modules] = [_factor(whole, split, _limit(paired[0])) for *whole, split, _ in seconds.tolist()]
         for stack, (*solvers, _, _) in zip(paired, seconds.tolist(), strict=True):
@@ -75,7 +83,8 @@ def report(rows: Sequence[Row], setting: Setting) -> Report:
     heads = dict(zip(solving.methods(1), solving.HEAD, strict=False))  # all but the bound's
     names = [heads[method] for method in METHODS]
     head = ["modules", *(f"{name}, s" for name in names), "factor", *(f"{name} longer by" for name in names)]
-    return Report([Table([*head, "paper: MILP, s", "MILP-SPLIT, s", "factor"], lines)], _claims(rows, factors, list(sooner.values())))
+    table = Table([*head, "paper: MILP, s", "MILP-SPLIT, s", "factor"], lines)
+    return Report([table], _claims(rows, factors, list(sooner.values()), excess))
 
 
 def _limit(stack: Mapping[str, Row]) -> float:
@@ -107,9 +116,13 @@ def _reached(seconds: np.ndarray[tuple[int], np.dtype[np.float64]]) -> str:
 
 
 def _claims(
-    rows: Sequence[Row], factors: Mapping[tuple[str, int], Sequence[tuple[float, float]]], wholes: Sequence[Mapping[int, float]]
+    rows: Sequence[Row],
+    factors: Mapping[tuple[str, int], Sequence[tuple[float, float]]],
+    wholes: Sequence[Mapping[int, float]],
+    excess: Sequence[float],
 ) -> list[Claim]:
     ranges = [one for own in factors.values() for one in own]
+    longer = f"; the split's best is {percent(min(excess))} to {percent(max(excess))} longer than the best known" if excess else ""
     splits = []
     for dependence in ("sdep", "wdep"):
         for seed in sorted({row["seed"] for row in rows}):
@@ -117,8 +130,10 @@ def _claims(
             if all(row["wall_s"] < row["limit"] for row in own):
                 splits.append({row["modules"]: row["wall_s"] for row in own})
     return [
-        _decided("The split reaches its best solution 37 to 395 times sooner than the MILP (V-B): 37 times on every stack", ranges, 37),
-        _decided("The split is up to 395 times faster than the MILP (abstract): on some stack", ranges, 395, some=True),
+        _decided(
+            "The split reaches its best solution 37 to 395 times sooner than the MILP (V-B): 37 times on every stack", ranges, 37, longer
+        ),
+        _decided("The split is up to 395 times faster than the MILP (abstract): on some stack", ranges, 395, longer, some=True),
         judged(
             "The MILP of the whole becomes exponentially slower with the modules (V-B; in Table III 23 and 45 times for 4 times as many): "
             "growth in that of the modules, at least",
@@ -144,7 +159,7 @@ def _growth(seconds: Sequence[Mapping[int, float]]) -> list[float]:
     return [own[max(own)] / max(own[min(own)], 1e-3) / (max(own) / min(own)) for own in several]
 
 
-def _decided(text: str, ranges: Sequence[tuple[float, float]], asked: float, *, some: bool = False) -> Claim:
+def _decided(text: str, ranges: Sequence[tuple[float, float]], asked: float, more: str, *, some: bool = False) -> Claim:
     """Return the verdict on a factor that is known to lie in a range on each stack: that all of them have it, or some."""
     if not ranges:
         return Claim(text, Verdict.UNSEEN, "not measured")
@@ -155,16 +170,16 @@ def _decided(text: str, ranges: Sequence[tuple[float, float]], asked: float, *, 
     if unknown := len(ranges) - above - below:
         reason += f"; in {unknown} the MILP or the split was stopped before that was known"
     held, contradicted = (above > 0, below == len(ranges)) if some else (above == len(ranges), below > len(ranges) / 2)
-    return Claim(text, Verdict.HELD if held else Verdict.NOT_HELD if contradicted else Verdict.UNSEEN, reason)
+    return Claim(text, Verdict.HELD if held else Verdict.NOT_HELD if contradicted else Verdict.UNSEEN, reason + more)
 
 
 TABLE_3 = Item(
     "table-3",
     "Table III: seconds of the split and of the MILP",
     f"{stacks.DIFFERS}{stacks.SIZE}: these have 10, and two channels, which the paper does not say either. {solving.DIFFERS} In this "
-    f"table the limit is {LIMIT:g} s, and seconds are those to a "
-    "schedule within 1 % of the best known or to the proof, medians over the stacks that reached it: the paper's last improvement says "
-    f"little of a method that stays far from the optimum. The best known is that of these methods and of `annealing` in {REFERENCE:g} s. "
+    f"table the limit is {LIMIT:g} s. The paper has seconds until both reach their best solution: of MILP-SPLIT these are all that it "
+    "takes; of the MILP, and of ours, those to a schedule within 1 % of the best known or to the proof, medians over the stacks that "
+    f"reached it. The best known is that of these methods and of `annealing` in {REFERENCE:g} s. "
     "The factor is that of the sooner of the two solvers.",
     cases,
     report,
