@@ -47,7 +47,7 @@ def seconds_to(row: Row, makespan: float) -> float:
 
 
 def _done(row: Row, best: float) -> float:
-    """Return the seconds until the paper's split has ended, or until another method has a schedule close to the best known; inf if never."""
+    """Return the seconds until the paper's split has ended, or another method has a schedule close to the best known; inf if never."""
     if row["method"] == solving.SPLIT:
         return float(row["wall_s"]) if solving.finished(row) else math.inf
     return seconds_to(row, CLOSE * best)
