@@ -9,7 +9,6 @@ from hetsched.errors import UnsupportedFeature
 from hetsched.problem.problem import Problem
 from hetsched.search import Auto, Monitor, Role, Supports, method, select
 
-
 COUNTED = 10_000
 """The most tasks of a graph whose pairs are counted for `auto`, which takes 30 ms."""
 
