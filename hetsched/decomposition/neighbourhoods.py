@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+from hetsched.analysis.model_size import pairs
 from hetsched.analysis.modules import falls_apart
 from hetsched.decomposition.sweeps import LARGEST, MOST_DEVICES, Sweeps, evaluations_left
 from hetsched.errors import UnsupportedFeature
 from hetsched.problem.problem import Problem
 from hetsched.search import Auto, Monitor, Role, Supports, method, select
 
+COUNTED = 10_000
+"""The most tasks of a graph whose pairs are counted for `auto`, which takes 30 ms."""
+
 
 def _in_series(problem: Problem) -> bool:
-    """Return whether `auto` runs the search: on modules in series, none of more than half of the tasks, if transfers do not contend."""
-    return not problem.links.contended and problem.n_devices <= MOST_DEVICES and falls_apart(problem, problem.n_tasks // 2)
+    """Return whether `auto` runs the search: if precedence orders at least half of the pairs of tasks, and transfers do not contend.
+
+    That is so for modules in series, whatever joins them, if none has more than half of the tasks.
+    """
+    if problem.links.contended or problem.n_devices > MOST_DEVICES:
+        return False
+    if problem.n_tasks > COUNTED:
+        return falls_apart(problem, problem.n_tasks // 2)
+    together, free = pairs(problem)
+    return 2 * free <= together > 0
 
 
 @method(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -32,6 +33,7 @@ GRACE = 0.1  # seconds for their answers when they are stopped
 SHORTEST = 1.0  # seconds of a turn of a search
 LARGE = 50_000  # elements of the arrays of a problem
 SOLVED, SPLIT = 0.4, 0.6  # shares of one worker for an exact method, and for one that splits several inputs, which proves nothing
+PACE = 500  # columns of a model, with orders, for each second and thread of a solver that is likely to find or prove something
 HURRY = 0.5  # seconds left below which no bound is computed
 AGAIN = 4.0  # first turns of bounds that have to be left for their second one
 _PROCESSES = Rule("a whole number of processes, 0 for none, or None for one a core", whole(0).or_none.take)
@@ -96,6 +98,8 @@ def auto(
     if race.over:
         return
     slots = cores(monitor.executor) if workers is None else workers
+    if members is None:
+        race.spare_solver(max(1, slots // 2))
     if slots and not race.by_evaluations and race.left > WORTH_WORKERS and any(not member.here for member in race.running):
         race.run_apart(slots)
     else:
@@ -138,6 +142,11 @@ class Race:
     def left(self) -> float:
         """Seconds left, at least 0; inf if only evaluations are limited."""
         return max(0.0, self.deadline.left)
+
+    @functools.cached_property
+    def work(self) -> int:
+        """Columns of the problem's model, with those for orders."""
+        return model_size.with_orders(self.problem)
 
     @property
     def over(self) -> bool:
@@ -198,9 +207,15 @@ class Race:
         exact = next((member for member in self.running if member.models), None)
         if exact is None or self.by_evaluations or self.over or self.left < HURRY:
             return
-        apart = exact.method.distributes and self.size <= MODULES_TINY and falls_apart(self.problem, TINY_MODULE)
-        if self.size <= model_size.TINY or apart:
+        apart = exact.splits and self.size <= MODULES_TINY and falls_apart(self.problem, TINY_MODULE)
+        if apart or self.work <= model_size.AT_ONCE:
             self._turn(exact, min(PROOF, self.left / 2))
+
+    def spare_solver(self, threads: int) -> None:
+        """Retire a solver whose model is too large for the time left, if there are searches to use its worker."""
+        for member in self.running:
+            if member.models and not member.splits and len(self.searches) > 1 and self.work > PACE * threads * self.left:
+                member.retired = True
 
     def warm_up(self, members: list[Member]) -> None:
         """Compile the kernels of methods of this process, of the first search and of bounds, and exclude that time from `seconds`.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import instances
+import numpy as np
 import pytest
 
 import hetsched as hs
@@ -37,8 +38,13 @@ def test_auto_runs_it_where_modules_are_in_series():
 
     stack = instances.stack("er", 10, 3, seed=0)
     assert chosen(stack)
+    assert chosen(instances.stack("er", 10, 3, channels=3, seed=0)), "whatever joins them"
     assert not chosen(stack.replace(communication="channel"))
-    assert not chosen(instances.topcuoglu())
+    for n in (20, 10_001):
+        for chain in (True, False):
+            edges = np.column_stack([np.arange(n - 1), np.arange(1, n)])[: n if chain else n // 3]
+            graph = hs.TaskGraph([f"t{i}" for i in range(n)], edges)
+            assert chosen(hs.Problem(graph, hs.Cluster(["x", "y"], bandwidth=1.0), durations=np.ones((n, 2)))) == chain
 
 
 def test_too_many_devices_are_refused():

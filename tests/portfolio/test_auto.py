@@ -104,11 +104,16 @@ def test_tiny_problems_are_proven_here(alone):
     assert (solution.status, solution.makespan, solution.stopped) == ("optimal", 73, "optimal")
 
 
+@pytest.mark.parametrize("problem", [tangle(21), tangle(12).replace(communication="port")], ids=["delay", "port"])
+def test_what_a_solver_proves_in_a_second_is_proven_here(problem, alone):
+    assert model_size.with_orders(problem) <= model_size.AT_ONCE
+    assert hs.solve(problem, time_limit=PLENTY).status == "optimal"
+
+
 @pytest.mark.slow
-def test_small_problems_are_proven_in_a_worker():
-    problem = tangle(21)
-    assert model_size.TINY < model_size.columns(problem)
-    solution = hs.solve(problem, time_limit=PLENTY)
+def test_small_problems_are_proven_in_a_worker(monkeypatch):
+    monkeypatch.setattr(model_size, "AT_ONCE", 0)
+    solution = hs.solve(tangle(21), time_limit=PLENTY)
     assert solution.status == "optimal"
     assert ran(solution) & {method.name for method in search.registered().values() if method.proves}
 
@@ -273,6 +278,28 @@ def test_small_modules_are_proven_before_workers_are_started(monkeypatch):
     solution = hs.solve(instances.stack("er", 10, 4, seed=1), time_limit=PLENTY, options={"workers": 2})
     assert solution.status == "optimal"
     assert solution.proof.name == "split"
+
+
+@pytest.mark.parametrize(
+    ("names", "threads", "seconds", "spared"),
+    [(None, 1, 10.0, True), (None, 4, 10.0, False), (None, 1, 60.0, False), ({"annealing", "cpsat"}, 1, 10.0, False)],
+    ids=["short", "more threads", "long", "one search"],
+)
+def test_a_solver_takes_part_if_its_model_is_small_enough_for_the_time_left(names, threads, seconds, spared):
+    problem = tangle(200)
+    chosen = members.choose(problem, "makespan", names, ())
+    race = Race(problem, Monitor(problem, Budget(seconds), clock=SteppingClock()), chosen, 10.0, 5.0)
+    race.spare_solver(threads)
+    assert [member.name for member in race.members if member.retired] == ["cpsat"] * spared
+
+
+def test_a_named_solver_takes_part_whatever_the_size_of_its_model(monkeypatch):
+    running = []
+    monkeypatch.setattr(Race, "run_in_turn", lambda race: running.append([member.name for member in race.running if member.models]))
+    problem = tangle(200)
+    for names in (["heft", "annealing", "tabu", "cpsat"], None):
+        hs.solve(problem, time_limit=5.0, options={"members": names, "workers": 0})
+    assert running == [["cpsat"], []]
 
 
 def test_large_problems_are_not_given_to_solvers():
