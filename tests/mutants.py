@@ -50,6 +50,7 @@ SUITES = {
     f"{LISTS}batch_kernels.py": (f"{LISTS}test_batched.py::test_with_one_input_latencies_count_as_in_the_methods_they_extend",),
     f"{LISTS}transfer_kernels.py": (f"{LISTS}test_contention.py::test_many_transfers_are_those_of_the_definition",),
     f"{LISTS}lookahead_kernels.py": (f"{LISTS}test_lookahead.py::test_it_is_the_algorithm_of_the_book",),
+    f"{SEARCH}cluster_kernels.py": (f"{SEARCH}test_clusters.py",),
     f"{SEARCH}disjunctive_kernels.py": (
         f"{SEARCH}test_tabu.py::test_a_value_is_the_makespan_where_nothing_contends",
         f"{SEARCH}test_tabu.py::test_loads_break_ties_only_where_no_transfer_takes_time",

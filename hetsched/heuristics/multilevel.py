@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -12,13 +12,17 @@ from hetsched.arrays import IntArray
 from hetsched.coarsening.coarse import Coarsening, colocated
 from hetsched.coarsening.matching import hierarchy, joined
 from hetsched.errors import InvalidProblem, UnsupportedFeature
-from hetsched.heuristics.pacing import SECONDS
+from hetsched.heuristics.pacing import SECONDS, bursts
 from hetsched.heuristics.placement.clustering import dominant_sequences
 from hetsched.heuristics.placement.offers import carried_back, fused, main_devices
 from hetsched.problem.problem import Problem
+from hetsched.schedule import memory
 from hetsched.schedule.decision import Decision
 from hetsched.search import Kind, Monitor, Role, Supports, method, select
 from hetsched.stopping import Stop
+
+if TYPE_CHECKING:
+    from hetsched.heuristics.local_search.clusters import ClusterSearch
 
 AT_ONCE = 0.25
 """Share of the time for the baselines."""
@@ -35,6 +39,11 @@ LEAST, LARGEST = 0.002, 0.5
 """The limits of the largest cluster of a draw, as a share of the work."""
 SEQUENCES, SHORTEST, LONGEST = 0.4, 0.5, 4.0
 """The probability that clusters are parts of dominant sequences; the limits of the factor of transfers there."""
+FEWER, PLACED, MOVES, PARTS = 0.1, 0.85, 20, 20
+"""Where placements are annealed: the share for more draws, the share for moves of clusters, the most of them for each unit, and the
+temperatures there."""
+HOT, COLD = 0.0002, 0.00002
+"""The first and the last one, as shares of the makespan."""
 CYCLE, CYCLES, WORTH = 0.3, 0.5, 0.002
 """Shares of the remaining time for a cycle, and for all but those that follow one that improved the schedule by the third share."""
 LEVELS, FINER, MOST = 3, 1.5, 10
@@ -56,6 +65,11 @@ def multilevel(problem: Problem, monitor: Monitor, *, tasks: int = 200, cycles: 
     Random clusters of heavy edges, or of the edges within dominant sequences, of random size, are co-located and scheduled by list
     scheduling, task by task. If one of these schedules is the best so far, there are more, and annealing moves the clusters of the
     best; else a coarse graph is solved by auto.
+
+    Instead, if the graph has more units than a level of a cycle may have, the objective is the makespan and no ``peak`` memory is limited,
+    the best placement is annealed: a cluster grown along heavy edges from a random task, of up to 3 % of the work, moves to another
+    device, alone or with all clusters alike, and others leave that device if its memory requires it. Each placement is scheduled by
+    upward ranks, transfers included.
 
     A cycle starts from the best schedule. It merges, in a random order, only tasks on one device in it, and searches on the whole graph
     with the clusters of a level co-located, from the coarsest level on: a move is that of a cluster, and is evaluated
@@ -117,6 +131,7 @@ class Draw(NamedTuple):
 class MultilevelSearch:
     def __init__(self, problem: Problem, monitor: Monitor, tasks: int) -> None:
         self.problem, self.monitor, self.tasks = problem, monitor, tasks
+        self.placements: ClusterSearch | None = None
         unlimited = math.isinf(monitor.time_left) and monitor.budget.evaluations is None
         self.end = monitor.elapsed + SECONDS if unlimited else math.inf
 
@@ -137,16 +152,24 @@ class MultilevelSearch:
     def run(self, cycles: float) -> None:
         """Run the baselines, find a start by random clusters or a coarse graph, and run cycles while they improve it, and auto."""
         self._baselines()
+        if self.monitor.best is not None and self._places_alone():
+            from hetsched.heuristics.local_search.clusters import ClusterSearch
+
+            self.placements = ClusterSearch(self.problem)
+            self.placements.start(main_devices(self.problem, self.monitor.best.decision))
         draw = self._draws(None, TRIED)
         if draw is not None and draw.makespan <= NEAR * self.monitor.incumbent:
-            draw = self._draws(draw, DRAWS)
+            draw = self._draws(draw, DRAWS if self.placements is None else FEWER)
         if draw is not None and draw.makespan <= self.monitor.incumbent:
-            self._move(draw)
+            if self.placements is None:
+                self._move(draw)
         else:
             levels = self._levels()
             if levels:
                 self._coarse(levels[0], COARSEST)
             self._coarse(fused(self.problem, self.monitor), OTHER)
+        if self.placements is not None:
+            self._anneal(self.placements, PLACED)
         rest, done, gains = (1 - CYCLES) * self._amount, 0, True
         while done < cycles and (gains or self._amount > rest) and not self.over and self.monitor.best is not None:
             before = self.monitor.incumbent
@@ -155,6 +178,11 @@ class MultilevelSearch:
             done, gains = done + 1, self.monitor.incumbent < before * (1 - WORTH)
         if not self.over:
             self.monitor.run("auto", {"seconds": self.left} if math.isfinite(self.left) else {})
+
+    def _places_alone(self) -> bool:
+        """Return whether placements are annealed."""
+        limited = self.problem.memory == "peak" and memory.limited(self.problem)
+        return self.problem.n_units > MOST * self.tasks and self.monitor.objective == "makespan" and not limited
 
     def _baselines(self) -> None:
         """Run the baselines within their share of the time."""
@@ -180,6 +208,8 @@ class MultilevelSearch:
                 return best
             decision = self._solve(clustered, settings.name, None, 1.0)
             makespan = math.inf if decision is None else self.monitor.offer(decision)
+            if decision is not None and self.placements is not None:
+                self.placements.start(main_devices(self.problem, decision))
             if decision is not None and makespan < (math.inf if best is None else best.makespan):
                 best = Draw(makespan, settings, clustered, decision)
         return best
@@ -189,6 +219,25 @@ class MultilevelSearch:
         decision = None if self.over else self._solve(draw.problem, "annealing", draw.decision, MOVED)
         if decision is not None:
             self.monitor.offer(decision)
+
+    def _anneal(self, search: ClusterSearch, share: float) -> None:
+        """Anneal the placement whose schedule by ranks is the shortest within a share of the time."""
+        if math.isinf(search.least):
+            return
+        begin = self._amount
+        search.return_to_best()
+        for part in range(PARTS):
+            temperature = HOT * (COLD / HOT) ** (part / (PARTS - 1)) * search.least
+            end, moves = begin * (1 - share * (part + 1) / PARTS), 0
+            for count in bursts(self.monitor):
+                if self.over or self._amount <= end or moves > MOVES * self.problem.n_units / PARTS:
+                    break
+                search.anneal(count, temperature, self.monitor.rng)
+                self.monitor.evaluated(count)
+                moves += count
+            if search.least < self.monitor.incumbent:
+                search.return_to_best()
+                self.monitor.offer(search.decision())
 
     def _coarse(self, coarsening: Coarsening, share: float) -> None:
         """Search a coarse graph, and offer the two decisions of `carried_back`."""

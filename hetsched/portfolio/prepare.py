@@ -164,12 +164,17 @@ def _prepare_problems() -> None:
 
 
 def _prepare_coarsening() -> None:
+    from hetsched.heuristics.local_search.clusters import ClusterSearch
+
     problem = tiny()
     for level in hierarchy(problem, tasks=2, largest=1.0, memory=1.0):
         settled(level.problem, level.cluster, most_claim=1.0)
     operation_fusion(problem)
     acyclic(problem, np.arange(problem.n_tasks) % 2)
     fuse(problem.replace(graph=problem.graph.replace(op="relu")), [("relu", "relu")])
+    search = ClusterSearch(problem)  # of `multilevel`, for large graphs
+    search.start(np.zeros(problem.n_tasks, np.int64))
+    search.anneal(1, 1.0, np.random.default_rng(0))
     for name in ("split", "lns", "multilevel"):
         prepare_methods([name], problem)
         mark_prepared(name)
