@@ -7,6 +7,7 @@ from hetsched.analysis.modules import falls_apart
 from hetsched.decomposition.sweeps import LARGEST, MOST_DEVICES, Sweeps, evaluations_left
 from hetsched.errors import UnsupportedFeature
 from hetsched.problem.problem import Problem
+from hetsched.schedule import memory
 from hetsched.search import Auto, Monitor, Role, Supports, method, select
 
 COUNTED = 10_000
@@ -14,11 +15,12 @@ COUNTED = 10_000
 
 
 def _in_series(problem: Problem) -> bool:
-    """Return whether `auto` runs the search: if precedence orders at least half of the pairs of tasks, and transfers do not contend.
+    """Return whether `auto` runs the search: if precedence orders at least half of the pairs of tasks.
 
-    That is so for modules in series, whatever joins them, if none has more than half of the tasks.
+    That is so for modules in series, whatever joins them, if none has more than half of the tasks. Windows are solved without contention
+    and peak memory, so `auto` does not run it where these decide.
     """
-    if problem.links.contended or problem.n_devices > MOST_DEVICES:
+    if problem.links.contended or problem.n_devices > MOST_DEVICES or (problem.memory == "peak" and memory.limited(problem)):
         return False
     if problem.n_tasks > COUNTED:
         return falls_apart(problem, problem.n_tasks // 2)

@@ -40,6 +40,10 @@ def test_auto_runs_it_where_modules_are_in_series():
     assert chosen(stack)
     assert chosen(instances.stack("er", 10, 3, channels=3, seed=0)), "whatever joins them"
     assert not chosen(stack.replace(communication="channel"))
+    peak = stack.replace(memory="peak")
+    assert chosen(peak)
+    limited = hs.Cluster([hs.Device(name, memory_bytes=1e12) for name in stack.cluster.names], bandwidth=1e9)
+    assert not chosen(peak.replace(cluster=limited))
     for n in (20, 10_001):
         for chain in (True, False):
             edges = np.column_stack([np.arange(n - 1), np.arange(1, n)])[: n if chain else n // 3]
