@@ -145,7 +145,7 @@ def test_a_search_that_joins_auto_gets_its_share_of_the_evaluations() -> None:
         monitor.evaluated(monitor.budget.evaluations or 0)
 
     with search.temporarily(Method("mine", "a search", run, auto=Auto(weight=2.0))):
-        hs.solve(tangle(20), evaluations=2000)
+        hs.solve(tangle(20).replace(communication="port"), evaluations=2000)
     assert seen
     assert seen[0] > 200
 

@@ -60,7 +60,7 @@ def unless_most(claim: Claim, count: int, known: int, where: str) -> Claim:
 
 
 def unless_beyond(claim: Claim, most: Sequence[float], at_least: float, *, shown: Callable[[float], str]) -> Claim:
-    """Return a claim that a figure is above `at_least`, which no schedule contradicts by a limit if lower bounds let none have it.
+    """Return a claim that a figure is above `at_least`; it is not held, whatever the limit, if by lower bounds no schedule has that.
 
     `most` is what the bounds allow, one for each repetition.
     """
