@@ -38,7 +38,7 @@ def chain(**arguments):
 
 def test_solve_returns_a_verified_schedule_a_bound_and_a_history():
     problem = topcuoglu()
-    solution = hs.solve(problem, evaluations=100)
+    solution = hs.solve(problem, evaluations=30)
     assert solution.status == "feasible"
     assert hs.verify(problem, solution.schedule) == []
     assert 0 < solution.bound <= 73 <= solution.makespan == solution.schedule.makespan
