@@ -48,7 +48,7 @@ def pairs(problem: Problem) -> tuple[int, int]:
     sets = [int.from_bytes(np.packbits(column, bitorder="little").tobytes(), "little") for column in runs.T]
     parents = np.split(graph.rank[graph.pred], graph.pred_ptr[1:-1])
     ancestors: list[int] = []
-    together = ordered = 0
+    ordered = 0
     for place, task in enumerate(graph.topological_order):
         bit, before = 1 << place, 0
         for parent in parents[task].tolist():
@@ -56,8 +56,9 @@ def pairs(problem: Problem) -> tuple[int, int]:
         ancestors.append(before)
         for column, count in zip(sets, devices.tolist(), strict=True):
             if column & bit:
-                together += count * (column & (bit - 1)).bit_count()
                 ordered += count * (column & before).bit_count()
+    sizes = (column.bit_count() for column in sets)
+    together = sum(count * size * (size - 1) // 2 for size, count in zip(sizes, devices.tolist(), strict=True))
     return together, together - ordered
 
 

@@ -20,7 +20,7 @@ def _in_series(problem: Problem) -> bool:
     That is so for modules in series, whatever joins them, if none has more than half of the tasks. Windows are solved without contention
     and peak memory, so `auto` does not run it where these decide.
     """
-    if problem.links.contended or problem.n_devices > MOST_DEVICES or (problem.memory == "peak" and memory.limited(problem)):
+    if problem.links.contended or problem.n_devices > MOST_DEVICES or memory.timed(problem):
         return False
     if problem.n_tasks > COUNTED:
         return falls_apart(problem, problem.n_tasks // 2)

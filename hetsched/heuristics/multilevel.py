@@ -181,8 +181,8 @@ class MultilevelSearch:
 
     def _places_alone(self) -> bool:
         """Return whether placements are annealed."""
-        limited = self.problem.memory == "peak" and memory.limited(self.problem)
-        return self.problem.n_units > MOST * self.tasks and self.monitor.objective == "makespan" and not limited
+        large = self.problem.n_units > MOST * self.tasks
+        return large and self.monitor.objective == "makespan" and not memory.timed(self.problem)
 
     def _baselines(self) -> None:
         """Run the baselines within their share of the time."""

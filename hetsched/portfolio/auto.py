@@ -208,7 +208,7 @@ class Race:
         if exact is None or self.by_evaluations or self.over or self.left < HURRY:
             return
         apart = exact.splits and self.size <= MODULES_TINY and falls_apart(self.problem, TINY_MODULE)
-        if apart or self.work <= model_size.AT_ONCE:
+        if apart or (self.size <= model_size.AT_ONCE and self.work <= model_size.AT_ONCE):  # pairs of a large graph are not counted
             self._turn(exact, min(PROOF, self.left / 2))
 
     def spare_solver(self, threads: int) -> None:

@@ -121,6 +121,11 @@ def limited(problem: Problem) -> bool:
     return bool(np.isfinite(problem.cluster.memory_bytes).any())
 
 
+def timed(problem: Problem) -> bool:
+    """Return whether memory is limited, and what is needed depends on times."""
+    return problem.memory == "peak" and limited(problem)
+
+
 def needed(problem: Problem, schedule: Schedule) -> FloatArray:
     """Return the bytes that each device needs under the problem's memory model, [K]."""
     size = schedule.static_memory if problem.memory == "static" else schedule.peak_memory

@@ -74,8 +74,13 @@ def decision_of(problem: Problem, placed: Placed, transfers: Transfers | None) -
     decision = Decision.whole(problem, device, sequence)
     if transfers is None:
         return decision
-    edge, start, finish = (column[: transfers.sizes[0]] for column in transfers[:3])
-    moved, batch = edge[np.lexsort((finish, start))], np.argsort(decision.task)
+    edge, booked = transfers.edge, transfers.sizes[0]
+    return sent_in_order(problem, decision, edge[np.lexsort((transfers.finish[:booked], transfers.start[:booked]))])
+
+
+def sent_in_order(problem: Problem, decision: Decision, moved: IntArray) -> Decision:
+    """Return a decision of whole batches with an order of transfers, given by their edges."""
+    batch = np.argsort(decision.task)
     order = np.column_stack([moved, batch[problem.graph.source[moved]], batch[problem.graph.target[moved]]])
     return Decision(decision.task, decision.device, decision.item_ptr, decision.items, transfer_order=order)
 

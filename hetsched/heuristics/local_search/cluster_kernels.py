@@ -106,20 +106,6 @@ class ClusterState(NamedTuple):
     """A heap of units beside a cluster."""
 
 
-@kernel
-def ranks(t: ClusterData, s: ClusterState, order: IntArray) -> None:
-    """Write the seconds from each task's start to the end, along the longest path, with the transfers between different devices."""
-    d, arrays = t.search, t.search.arrays
-    factor = multiplier(arrays.links, arrays.inputs)
-    for x in range(len(order) - 1, -1, -1):
-        i = order[x]
-        k, rest = s.device[d.unit[i]], 0.0
-        for y in range(arrays.succ_ptr[i], arrays.succ_ptr[i + 1]):
-            j = arrays.succ[y]
-            rest = max(rest, s.rank[j] + link_seconds(arrays.links, arrays.succ_edge[y], k, s.device[d.unit[j]], factor))
-        s.rank[i] = rest + batch_duration(d, i, k, arrays.inputs)
-
-
 @inner
 def _event(s: ClusterState, time: float, item: int) -> None:
     s.events[0] = heap_kernels.push(s.event_keys, s.event_items, 0, s.events[0], time, item)
@@ -322,22 +308,24 @@ def commit(s: ClusterState) -> None:
 
 
 @inner
-def _move(t: ClusterData, s: ClusterState, u: int, k: int) -> None:
-    s.changed[s.moves[0], 0], s.changed[s.moves[0], 1] = u, s.device[u]
-    s.moves[0] += 1
+def _put(t: ClusterData, s: ClusterState, u: int, k: int) -> None:
     s.used[s.device[u]] -= t.need[u]
     s.used[k] += t.need[u]
     s.device[u] = k
 
 
 @inner
+def _move(t: ClusterData, s: ClusterState, u: int, k: int) -> None:
+    s.changed[s.moves[0], 0], s.changed[s.moves[0], 1] = u, s.device[u]
+    s.moves[0] += 1
+    _put(t, s, u, k)
+
+
+@inner
 def _undo(t: ClusterData, s: ClusterState) -> None:
     while s.moves[0] > 0:
-        u, k = s.changed[s.moves[0] - 1, 0], s.changed[s.moves[0] - 1, 1]
-        s.used[s.device[u]] -= t.need[u]
-        s.used[k] += t.need[u]
-        s.device[u] = k
         s.moves[0] -= 1
+        _put(t, s, s.changed[s.moves[0], 0], s.changed[s.moves[0], 1])
 
 
 @inner

@@ -8,6 +8,7 @@ import numpy as np
 
 from hetsched.arrays import FloatArray, IntArray, row_starts
 from hetsched.coarsening.coarse import mean_durations, mean_transfers
+from hetsched.heuristics.list_scheduling.offers import sent_in_order
 from hetsched.heuristics.local_search import cluster_kernels as kernels
 from hetsched.heuristics.local_search.states import States
 from hetsched.problem.problem import Problem, sums_by_unit
@@ -40,7 +41,7 @@ class ClusterSearch:
     def start(self, device: IntArray) -> None:
         """Begin with the devices of tasks, [n], if the schedule is shorter than that of the best placement so far."""
         self.state.device[self.problem.unit] = device
-        kernels.ranks(self.data, self.state, self.problem.graph.topological_order)
+        self.state.rank[:] = _ranks(self.problem, device)
         if self._load() < self.least:
             self.best[:], self.least = self.state.device, self.makespan
             self.rank = self.state.rank.copy()
@@ -70,11 +71,19 @@ class ClusterSearch:
         decision = Decision.whole(problem, device, np.lexsort((graph.rank, times.start)))
         if not problem.links.contended:
             return decision
-        position = np.argsort(decision.task)
         sent = np.lexsort((graph.rank[graph.source], times.sent))
-        sent = sent[device[graph.source[sent]] != device[graph.target[sent]]]
-        order = np.stack([sent, position[graph.source[sent]], position[graph.target[sent]]], axis=1)
-        return Decision(decision.task, decision.device, decision.item_ptr, decision.items, transfer_order=order)
+        return sent_in_order(problem, decision, sent[device[graph.source[sent]] != device[graph.target[sent]]])
+
+
+def _ranks(problem: Problem, device: IntArray) -> FloatArray:
+    """Return the upward ranks with the durations and transfers of a placement, [n]."""
+    from hetsched.analysis import ranking_kernels
+
+    graph = problem.graph
+    weight = problem.whole_durations[np.arange(problem.n_tasks), device]
+    transfer = problem.transfer_times(np.arange(graph.n_edges), device[graph.source], device[graph.target], problem.inputs)
+    ranks: FloatArray = ranking_kernels.upward(problem.arrays, graph.topological_order, weight, transfer)
+    return ranks
 
 
 def _data(problem: Problem) -> kernels.ClusterData:

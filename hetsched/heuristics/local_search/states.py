@@ -250,7 +250,7 @@ def _tables(problem: Problem, held: float) -> SearchData:
         arrays=problem.arrays,
         slots=slots,
         once=problem.batching == "once",
-        timed=problem.memory == "peak" and memory.limited(problem),
+        timed=memory.timed(problem),
         stride=max(1, int(np.ceil(len(nodes) * _clocks(problem) * 8 / _CLOCK_BYTES))),
         **{name: np.array(column, order="C") for name, column in columns.items()},
     )
