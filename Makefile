@@ -19,7 +19,7 @@ slow: $(VENV)/.installed-test  ## the tests that take many seconds each, in CI t
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --hypothesis-profile=dev -m slow
 
 thorough: $(VENV)/.installed-test  ## hours of examples and order drawn anew; HETSCHED_THOROUGH_MINUTES=10 for a part, _SEED and _COUNT to repeat
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --hypothesis-profile=thorough -m "hypothesis or thorough"
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --hypothesis-profile=thorough -o faulthandler_timeout=0 -m "hypothesis or thorough"
 
 lint: $(VENV)/.installed-lint  ## style, types, layers
 	$(BIN)/ruff format --check .
