@@ -28,7 +28,7 @@ import numpy as np
 import torch
 from gpu import Records, Row, Step
 from gpu_plans import plans
-from gpu_tools import cores, line
+from gpu_tools import cores, line, planted
 from truth import SIZES, network
 
 import hetsched as hs
@@ -615,17 +615,6 @@ def cells_of_nasnet(graph: hs.TaskGraph) -> Any:
     return cells(graph)
 
 
-def planted(module: Any, x: Any, expected: Any) -> float:
-    """Return the deviation of the outputs by a change of one weight, which a comparison has to see."""
-    weight = next(own for own in module.parameters() if own.dim() > 1)
-    kept = weight.data.clone()
-    weight.data.view(-1)[0] += 10 * weight.data.abs().max()
-    try:
-        return tools.deviation(module(x), expected)
-    finally:
-        weight.data.copy_(kept)
-
-
 def rival(bench: Bench, net: str, batch: int) -> list[Row]:
     """Return the latencies by `torch.compile`, in a process of its own that ends in time."""
     about: Row = {"network": net, "batch": batch}
@@ -738,6 +727,7 @@ def placed(bench: Bench, net: str, known: list[Solved]) -> list[Row]:
         "forecast": comparison.forecast,
         "error": comparison.error,
         "engine": comparison.engine,
+        "violations": len(comparison.violations),
         "replays": comparison.replays.makespan.tolist(),
         "tasks": tasks,
         "best": min(alone, key=alone.__getitem__),

@@ -195,7 +195,26 @@ def operators(rows: Sequence[Row]) -> list[str]:
             groups, name, about, [kind for kind in CLASSES if kind in present], {} if name.startswith("cuda") else {"k1": 1e30}
         )
         made += [f"Errors on {device}, median / 90 %, of networks that were held out of the fits:", figures.table(HEAD, lines)]
+        made.append(as_shipped(groups, name))
     return made
+
+
+def as_shipped(groups: Sequence[Any], name: str) -> str:
+    """Return the errors of the model with the constants of this package, and how many operators are as short as a launch."""
+    from costs import errors
+
+    from hetsched.costs.analytic import shipped
+
+    own = errors(hs.costs.Analytic(), groups)
+    launch = groups[0].cluster.devices[0].launch_overhead
+    seconds = np.concatenate([one.seconds[one.seconds > 0] for one in groups])
+    short = int((seconds < 2 * launch).sum())
+    return (
+        f"With the constants that are shipped ({shipped()[name].source}) Analytic's errors on all {len(own.ratio)} operators are "
+        f"{percent(own.median)} / {percent(own.most)}, and the sum of a network is {min(own.whole.values()):.2f} to "
+        f"{max(own.whole.values()):.2f} times the measured one. They are not replaced by a fit to these times: {short} of the operators "
+        "take less than two launches of the smallest one."
+    )
 
 
 def engine(rows: Sequence[Row]) -> list[str]:
@@ -342,6 +361,7 @@ def placements(rows: Sequence[Row]) -> list[str]:
                 mark(placed, f"{ms(placed['seconds'])} ({ms(placed['spread'][0])} to {ms(placed['spread'][1])})"),
                 f"{100 * placed['error']:+.1f} %",
                 ", ".join(f"{1e3 * part:+.3f}" for part in parts),
+                "not written down" if "violations" not in placed else "no" if placed["violations"] else "yes",
                 f"{best['seconds'] / placed['seconds']:.2f}" if clear else "disturbed" if placed["same"] else "outputs differ",
             ]
         )
@@ -353,6 +373,7 @@ def placements(rows: Sequence[Row]) -> list[str]:
         "run (quartiles)",
         "error of the forecast",
         "run less forecast by replays: durations, chance, transfers, engine, ms",
+        "kept every rule",
         "over the best device",
     ]
     return [f"Placed by {placed_by(own)}.", figures.table(head, lines), *calls(rows)]

@@ -89,6 +89,17 @@ def deviation(made: torch.Tensor, expected: torch.Tensor) -> float:
     return float((made.cpu() - expected).abs().max() / expected.abs().max())
 
 
+def planted(module: Any, x: Any, expected: Any) -> float:
+    """Return the deviation of the outputs by a change of one weight, which a comparison has to see."""
+    weight = next(own for own in module.parameters() if own.dim() > 1)
+    kept = weight.data.clone()
+    weight.data.view(-1)[0] += 10 * weight.data.abs().max()
+    try:
+        return deviation(module(x), expected)
+    finally:
+        weight.data.copy_(kept)
+
+
 def full_precision() -> None:
     """Let CUDA compute float32 without TF32 in this process."""
     torch.backends.cuda.matmul.allow_tf32 = False

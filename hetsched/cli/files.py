@@ -259,7 +259,7 @@ def write_graph(graph: TaskGraph, cluster: str | None, output: Path, dtype: str,
         found = find_cluster(cluster)
         value = Problem(graph, found, costs=model, **rules)
         if isinstance(model, Analytic):
-            most = float(model.error(graph, found).max(initial=1.0))
+            most = max(model.family(device).error["all"] for device in found.devices)
             warn(f"durations: analytic, 90 % of operators within x{most:.2g}; run 'hetsched profile' for measured ones", "note")
     write(value, output)
     where = "" if cluster is None else f" on {listed(value.cluster.names)}"

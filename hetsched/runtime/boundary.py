@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from hetsched.errors import InvalidProblem, UnsupportedFeature
+from hetsched.errors import InvalidProblem, OutOfMemory, UnsupportedFeature
 from hetsched.runtime.code import Boxes, Compiled, Registers
 from hetsched.runtime.plan import Plan, runs_of
 from hetsched.runtime.program import Program
@@ -37,6 +37,8 @@ class Boundary:
             The arguments are not those of the capture with a batch of the decision's inputs.
         UnsupportedFeature
             Weights that were folded have changed.
+        OutOfMemory
+            A device has no memory left for its arguments.
         """
         given = self.program.inputs(args, kwargs)
         if self.compiled.outdated:
@@ -55,13 +57,29 @@ class Boundary:
         entries = []
         for items in groups:
             entries.append(self.compiled.start(given if items is groups[-1] else self.compiled.part(given, items)))
-            for own, queues in zip(boxes, self.queues, strict=True):
-                own.append([None] * count + [_on(queues, value) for value in entries[-1][count:]])
+            for k, own in enumerate(boxes):
+                own.append([None] * count + [self._on(k, value) for value in entries[-1][count:]])
         for batch, device in enumerate(self.plan.device.tolist()):
             group = self.plan.group[batch]
             for register in self._entered[int(self.plan.task[batch])]:
-                boxes[device][group][register] = _on(self.queues[device], entries[group][register])
+                boxes[device][group][register] = self._on(device, entries[group][register])
         return boxes
+
+    def _on(self, k: int, value: Any) -> Any:
+        """Return a value on a device."""
+        queues = self.queues[k]
+        if queues is None or not isinstance(value, torch.Tensor):
+            return value
+        try:
+            return queues.put(value)
+        except torch.OutOfMemoryError as error:
+            queues.accelerator.release()
+            made = OutOfMemory(
+                f"there is no memory left on device {self.plan.devices[k]!r} for the arguments; the plan needs "
+                f"{self.plan.peak_bytes[k]:.3g} bytes there, weights included; run fewer inputs at a time"
+            )
+            made.device = self.plan.devices[k]  # type: ignore[attr-defined]
+            raise made from error.with_traceback(None)
 
     def result(self, boxes: Boxes) -> Any:
         """Return the result of the module."""
@@ -104,11 +122,6 @@ class Boundary:
                     partial(_taken, device, group, register) if whole else gathering(self.compiled.dimension(register), register, places)
                 )
         return made
-
-
-def _on(queues: Queues | None, value: Any) -> Any:
-    """Return a value on a device."""
-    return value if queues is None or not isinstance(value, torch.Tensor) else queues.put(value)
 
 
 def _off(queues: Sequence[Queues | None], k: int, value: torch.Tensor) -> torch.Tensor:

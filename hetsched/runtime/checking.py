@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -85,14 +86,14 @@ def check_updates(program: Program, engine: Any, places: Sequence[Place]) -> Non
             raise UnsupportedFeature(f"device {own.name!r} is {own.device}, and {rule}; give it a number of threads")
 
 
-def checked_places(names: Sequence[str], devices: Mapping[str, Where]) -> list[Place]:
-    """Return the places of the problem's devices."""
+def checked_places(names: Sequence[str], devices: Mapping[str, Where], here: Iterable[bool] = repeat(True)) -> list[Place]:
+    """Return the places of the problem's devices; those not `here` are on other hosts."""
     if set(names) != devices.keys():
         raise InvalidProblem(
             f"the devices of the problem are {', '.join(map(repr, names))}, and places are given for "
             f"{', '.join(map(repr, devices)) or 'none'}; give one for each"
         )
-    made = [place(name, devices[name]) for name in names]
+    made = [place(name, devices[name], here=own) for name, own in zip(names, here, strict=False)]
     for own in made:
         if own.device.type == "cpu" and isinstance(devices[own.name], str):
             raise InvalidProblem(f"device {own.name!r} is 'cpu'; give a number of CPU threads, or a list of cores")

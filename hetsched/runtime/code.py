@@ -466,7 +466,7 @@ class Compiled:
         added = -mean.double() if bias is None else constants[bias].double() - mean.double()  # type: ignore[index]
         added = added * factor if shift is None else added * factor + constants[shift].double()  # type: ignore[index]
         dtype = weight.dtype
-        scaled = weight * factor.to(dtype).view(-1, *(1,) * (weight.dim() - 1))
+        scaled = (weight.double() * factor.view(-1, *(1,) * (weight.dim() - 1))).to(dtype)
         folded = [constants[node] for node in nodes]  # type: ignore[index]
         self._folded += [(tensor, tensor._version) for tensor in folded if not tensor.is_inference()]
         self._merged[call] = (call.args[0], scaled, added.to(dtype), *call.args[3:])

@@ -82,6 +82,8 @@ class Engine(Protocol):
 class Launched:
     """This process as one of the ranks that a launcher, such as torchrun, has started."""
 
+    _hosts: list[str] | None = None
+
     def __init__(self) -> None:
         from hetsched.runtime.gloo import dist
 
@@ -91,6 +93,19 @@ class Launched:
         else:
             store, self.rank, self.size = next(dist.rendezvous("env://", timeout=PATIENCE))
         self.store = dist.PrefixStore(f"hetsched/{next(_numbers)}", store)
+
+    @property
+    def hosts(self) -> list[str]:
+        """A text for each rank, the same for those on one host; every rank has to ask for it."""
+        from hetsched.runtime import gloo
+
+        if self._hosts is None:  # no cached property: those of all instances have one lock
+            self._hosts = gloo.exchange(self.store, self.rank, self.size, "machine", gloo.host())
+        return self._hosts
+
+    def here(self, ranks: Sequence[int]) -> list[bool]:
+        """Return of some ranks which are on the host of this one."""
+        return [self.hosts[rank] == self.hosts[self.rank] for rank in ranks]
 
     def agreed(self, content: Any) -> Any:
         """Return what rank 0 gives, on all ranks."""

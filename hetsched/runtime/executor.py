@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from hetsched.arguments import check_count, checked
-from hetsched.arrays import FloatArray
+from hetsched.arrays import BoolArray, FloatArray
 from hetsched.costs.machine import Machine
 from hetsched.costs.timeline import RunTimes, Timeline
 from hetsched.errors import InvalidArgument, InvalidProblem, OutOfMemory, UnsupportedFeature, warn
@@ -26,7 +26,7 @@ from hetsched.runtime.accelerator import full_precision
 from hetsched.runtime.boundary import Boundary
 from hetsched.runtime.checking import check_updates, checked_places, checked_problem, checked_program
 from hetsched.runtime.code import Boxes, Compiled
-from hetsched.runtime.engines import Finished, Launched, launched, make_engine
+from hetsched.runtime.engines import Finished, Launched, checked_ranks, launched, make_engine
 from hetsched.runtime.places import Where, free_memory
 from hetsched.runtime.plan import Plan
 from hetsched.runtime.program import Program
@@ -127,11 +127,11 @@ class Executor:
 
     Notes
     -----
-    The error of a task is raised as it is, with a note and attributes `task`, `device` and `batch`. It, and `Timeout` and
-    `Cancelled`, have the `times` until then, a `costs.RunTimes` with NaN for what has not run and for CUDA devices. A device without
-    memory for a value raises `OutOfMemory`. The executor can run again afterwards, on new threads. With several processes all of them
-    end after an error, and `restart` starts them again; a process that ends raises `PeerLost`. Under torchrun every rank raises an
-    error, and the launcher has to start all of them again.
+    The error of a task is raised as it is, with a note and attributes `task`, `device` and `batch`. It, and on threads `Timeout` and
+    `Cancelled`, have the `times` until then, a `costs.RunTimes` with NaN for what has not run, for what other ranks run, and for CUDA
+    devices. A device without memory for a value raises `OutOfMemory`. The executor can run again afterwards, on new threads. With
+    several processes all of them end after an error, and `restart` starts them again; a process that ends raises `PeerLost`. Under
+    torchrun every rank raises an error, and the launcher has to start all of them again.
 
     While a call or a stream is in progress, torch computes float32 on CUDA without TF32 in the whole process, if a device is CUDA.
 
@@ -189,7 +189,11 @@ class Executor:
         if launch is not None:
             decision, problem, timeout = launch.agreed((decision, problem, timeout))
         self.problem, self.decision, makespan = checked_problem(self.program, decision, problem)
-        places = checked_places(self.problem.cluster.names, devices)
+        names = self.problem.cluster.names
+        here = [True] * len(names) if launch is None else launch.here(checked_ranks(names, ranks, launch.size))
+        self._here: BoolArray = np.array(here)
+        """The devices on this host."""
+        places = checked_places(names, devices, here)
         check_updates(self.program, engine, places)
         self.compiled = Compiled(self.program, fold)
         self._queues = queues_of(places, graphs)
@@ -427,10 +431,7 @@ class Executor:
 
     def _placed(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Boxes:
         begin = time.perf_counter()
-        try:
-            boxes = self._boundary.placed(args, kwargs)
-        except torch.OutOfMemoryError as error:
-            raise OutOfMemory("there is no memory left on a device for the arguments; run fewer inputs at a time") from error
+        boxes = self._boundary.placed(args, kwargs)
         if self._graphs:
             self._capture(boxes)
         self.placing_seconds = time.perf_counter() - begin
@@ -555,10 +556,13 @@ class Executor:
                         f"{'weights and ' if weights else ''}values of {runs} need {wanted:.3g} bytes on device {plan.devices[k]!r}, "
                         f"more than 90 % of the {left:.3g} that are free there; {remedy}"
                     )
-        free, host = free_memory(), np.array([queues is None for queues in self._queues])
-        needed = float(values[host].sum()) + depth * sum(sum(self._across(plan, k)) for k in np.flatnonzero(~host).tolist())
+        free, host = free_memory(), self._here & np.array([queues is None for queues in self._queues])
+        pinned = [k for k, queues in enumerate(self._queues) if queues is not None]
+        needed = float(values[host].sum()) + depth * sum(sum(self._across(plan, k)) for k in pinned)
         if self._several:  # a sender holds a value until the run has ended, a receiver a buffer for it
-            needed += depth * 2 * sum(plan.values[send.value].bytes * len(plan.items[send.batch]) for send in plan.sends)
+            ends = [int(self._here[plan.device[send.batch]]) + int(self._here[send.to]) for send in plan.sends]
+            held = [plan.values[send.value].bytes * len(plan.items[send.batch]) for send in plan.sends]
+            needed += depth * float(np.dot(ends, held))
         if free is not None and needed > MOST_OF_MEMORY * free:
             own = ", ".join(f"{name!r} {peak:.3g}" for name, peak in zip(plan.devices, plan.peak_bytes, strict=True))
             raise UnsupportedFeature(

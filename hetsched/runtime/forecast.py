@@ -11,6 +11,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -28,7 +29,7 @@ from hetsched.schedule.simulate import TimedDecision
 
 @checked
 def forecast(
-    problem: Problem, decision: Decision | Schedule, machine: Machine | None = None, *, values: Sequence[Value] | None = None
+    problem: Problem, decision: Decision | Schedule, machine: Machine | Timeline | None = None, *, values: Sequence[Value] | None = None
 ) -> Timeline:
     """Return the times that a run of a decision is expected to take.
 
@@ -38,20 +39,50 @@ def forecast(
     ----------
     problem : Problem
     decision : Decision or Schedule
-    machine : hetsched.costs.Machine, optional
-        Default: no overheads; the schedule of the timeline is then that of `simulate`.
+    machine : hetsched.costs.Machine or hetsched.costs.Timeline, optional
+        Of a timeline its machine, and the values that its messages carried. Default: no overheads; the schedule of the result is then
+        that of `simulate`.
     values : sequence of Value, optional
         What tasks read. With ``machine.once`` a value crosses to each device once; default: one value for each edge.
 
     Raises
     ------
     InvalidSchedule, UnsupportedFeature
-        See `Plan`.
+        See `Plan`; or the timeline is of another problem.
     InvalidProblem
         The machine has an overhead of a device that the problem does not have.
     """
     chosen = decision.decision if isinstance(decision, Schedule) else decision
+    if isinstance(machine, Timeline):
+        run, machine = machine, machine.machine
+        run.problem(problem)  # raises for another one
+        if values is None and machine is not None and machine.once:
+            values = _values(problem, run)
     return _Forecast(problem, chosen, Machine() if machine is None else machine, Plan(problem, chosen, values)).timeline()
+
+
+def _values(problem: Problem, measured: Timeline) -> list[Value]:
+    """Return what tasks read as far as messages tell: the edges of one message carry one value, each other edge its own."""
+    graph, moves = problem.graph, measured.schedule.transfers
+    first = list(range(graph.n_edges))
+
+    def find(edge: int) -> int:
+        while first[edge] != edge:
+            edge = first[edge]
+        return edge
+
+    sent = sorted(zip(measured.shipment.tolist(), moves.edge.tolist(), strict=True))
+    for (one, a), (other, b) in pairwise(sent):
+        if one == other:
+            a, b = sorted((find(a), find(b)))
+            first[b] = a
+    groups: dict[int, list[int]] = {}
+    for edge in range(graph.n_edges):
+        groups.setdefault(find(edge), []).append(edge)
+    return [
+        Value(int(graph.source[own[0]]), f"value {number}", float(graph.edge_bytes[own].max()), tuple(sorted(graph.target[own].tolist())))
+        for number, own in groups.items()
+    ]
 
 
 @dataclass(eq=False)

@@ -57,6 +57,12 @@ def host() -> str:
     return platform.node()
 
 
+def exchange(store: Any, rank: int, size: int, key: str, text: str) -> list[str]:
+    """Return the texts that the ranks of a store give for a key, each once."""
+    store.set(f"{key}/{rank}", text)
+    return [store.get(f"{key}/{other}").decode() for other in range(size)]
+
+
 def clock_offset(pings: Sequence[tuple[int, int, int]]) -> tuple[int, float]:
     """Return the nanoseconds to add to the own clock for another one, and the error in seconds: half of the shortest round trip.
 
@@ -90,8 +96,7 @@ class Group:
 
     def exchange(self, key: str, text: str) -> list[str]:
         """Return the texts that the ranks give for a key, each once."""
-        self.store.set(f"{key}/{self.rank}", text)
-        return [self.store.get(f"{key}/{rank}").decode() for rank in range(self.size)]
+        return exchange(self.store, self.rank, self.size, key, text)
 
     def send(self, value: torch.Tensor, to: int, tag: int) -> Waiting:
         """Begin to send a contiguous tensor; return the function that waits some seconds until it has left. Both raise `PeerLost`."""

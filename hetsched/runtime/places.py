@@ -29,8 +29,8 @@ class Place(NamedTuple):
     device: torch.device = torch.device("cpu")
 
 
-def place(name: str, where: Any) -> Place:
-    """Return the place of a device.
+def place(name: str, where: Any, *, here: bool = True) -> Place:
+    """Return the place of a device, `here` or on another host, of which the cores are not known.
 
     Raises
     ------
@@ -49,6 +49,8 @@ def place(name: str, where: Any) -> Place:
     cores = list(where) if isinstance(where, Sequence) else []
     if not cores or not all(isinstance(core, int) and not isinstance(core, bool) for core in cores) or len(set(cores)) < len(cores):
         raise InvalidProblem(f"device {name!r} is {where!r}; {remedy}, each once")
+    if not here:
+        return Place(name, len(cores), frozenset(cores))
     if not hasattr(os, "sched_setaffinity"):
         raise UnsupportedFeature(f"device {name!r} is pinned to cores, which this system cannot do; give a number of threads")
     own = os.sched_getaffinity(0)

@@ -44,6 +44,8 @@ COPIED = 2**24
 ATTEMPTS = 5
 DISPATCHES = 10
 """Runs of all tasks on one device, from which the time of dispatching them is taken."""
+GATHERED, GATHERS = (2**12, 2**22), 30
+"""Bytes of the values whose putting together is measured, and how often."""
 
 
 @checked(InvalidProblem)
@@ -65,7 +67,8 @@ def profile(
     """Measure the tasks of a module on devices of this machine.
 
     All tasks run on each device in turn, as one batch of each size; what they take is pooled by what they compute. CPU devices share
-    their memory: between them a hand-off is measured instead of copies. A run of all tasks tells the time of dispatching one.
+    their memory: between them a hand-off is measured instead of copies. A run of all tasks tells the time of dispatching one. Of the
+    other overheads of a `Machine` only `gather` of CPU devices is measured.
 
     Parameters
     ----------
@@ -121,7 +124,7 @@ def profile(
                 on_progress(device.name, size)
             recorder.measure(size, device.name)
         if lacking:
-            overheads[device.name] = Overhead(dispatch=_dispatch(profiler, device.name))
+            overheads[device.name] = Overhead(dispatch=_dispatch(profiler, device.name), gather=_gather(profiler, device.name))
     copies = [
         row
         for source, target in itertools.permutations(profiler.devices, 2)
@@ -225,6 +228,25 @@ def _dispatch(profiler: ModuleProfiler, name: str) -> float:
         return 0.0
     with whole(program, own, inputs=profiler.batch, fold=profiler.fold) as executor:
         return dispatch_of(executor.measure(*args, runs=DISPATCHES, profile=False, **kwargs))
+
+
+def _gather(profiler: ModuleProfiler, name: str) -> tuple[float, float]:
+    """Return the seconds, and seconds per byte, that a CPU device takes to put a value of two batches together; 0 of other devices."""
+    if profiler.place(name).device.type != "cpu":
+        return 0.0, 0.0
+
+    def measured(size: int) -> float:
+        half, spent = torch.zeros(size // 8), []
+        for _ in range(GATHERS):
+            begin = time.perf_counter()
+            torch.cat([half, half])
+            spent.append(time.perf_counter() - begin)
+        return float(np.median(spent))
+
+    small, large = GATHERED
+    least, most = (profiler.call(name, lambda size=size: measured(size)) for size in GATHERED)  # type: ignore[misc]
+    slope = max(most - least, 0.0) / (large - small)
+    return max(least - slope * small, 0.0), slope
 
 
 def dispatch_of(runs: Timeline) -> float:

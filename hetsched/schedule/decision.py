@@ -172,6 +172,13 @@ class Decision(Frozen):
         return cls(task, device, row_starts(counts), [item for row in items for item in row], transfer_order=order)
 
 
+def sent_in_order(problem: Problem, decision: Decision, moved: IntArray) -> Decision:
+    """Return a decision of whole batches with an order of transfers, given by their edges."""
+    batch = np.argsort(decision.task)
+    order = np.column_stack([moved, batch[problem.graph.source[moved]], batch[problem.graph.target[moved]]])
+    return Decision(decision.task, decision.device, decision.item_ptr, decision.items, transfer_order=order)
+
+
 def _whole(values: npt.ArrayLike, what: str) -> IntArray:
     return check_array(values, what, None, np.int64, error=InvalidSchedule)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -420,11 +421,12 @@ def test_operators_are_fitted_on_half_of_the_networks(tmp_path: Path) -> None:
     gpu.Records(file).add(
         [{**dict.fromkeys(gpu.FIELDS), "section": "operators", "software": "torch 0", "stolen": 0.0, **one} for one in rows]
     )
-    counts, _, table = gpu_tables.operators(lines(file))
+    counts, _, table, as_shipped = gpu_tables.operators(lines(file))
     assert "| gpu0 | 24 | 24 | 0 |" in counts
     held = [[float(part) for part in line.split("|")[5].replace("%", "").split("/")] for line in table.splitlines()[2:]]
     assert len(held) == 2
     assert all(median < 10 for median, _ in held), table
+    assert re.match(r"With the constants that are shipped \(.*V100.*\) Analytic's errors on all 24 operators are \d+\.\d % / ", as_shipped)
     profile = gpu_tables.profile(lines(file))
     assert profile.pooled("x32", "gpu0", 1).seconds == rows[1]["seconds"]
     assert profile.device("gpu0").device.peak_flops == {"float32": device.peak_flops["float32"]}

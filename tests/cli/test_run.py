@@ -37,8 +37,9 @@ pytestmark = pytest.mark.filterwarnings("ignore:the tasks take")
 
 
 @pytest.fixture(autouse=True)
-def _net(folder: Path) -> None:
+def _net(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("net_to_run.py").write_text(NET)
+    monkeypatch.setattr(command, "_disturbed", lambda runs: False)  # as these runs may be, beside other tests
 
 
 @pytest.mark.slow
@@ -80,6 +81,16 @@ def test_a_run_as_json(run: Any) -> None:
 
 
 @pytest.mark.slow
+def test_disturbed_runs_claim_no_speed_up(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "_disturbed", lambda runs: True)
+    done = run("run", "net_to_run:make", *QUICK, "--devices", "a,b")
+    assert done.exit_code == 0, done.stderr
+    assert re.search(r"speed-up +none is claimed over [ab]: the runs were disturbed, other processes took more than 10 % of", done.stdout)
+    assert "alone is faster" not in done.stdout
+    assert json.loads(run("run", "net_to_run:make", *QUICK, "--devices", "a", "--json").stdout)["speed_up"] is None
+
+
+@pytest.mark.slow
 def test_a_schedule_for_the_period_runs_on_a_stream(run: Any) -> None:
     words = ["run", "net_to_run:make", "--input", "2,64", "--runs", "3", "--no-pin", "--objective", "period", "--method", "load-search"]
     told = run(*words, "--devices", "a,b", "--time-limit", "0.2").stdout
@@ -113,6 +124,51 @@ def test_torchrun_runs_the_terminal(folder: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("valid: the run kept every rule") == 1, "rank 0 alone reports"
     assert len(hs.read("run.json").makespans) == 3
+
+
+ON_TWO_HOSTS = """
+import os, sys
+import hetsched.runtime as runtime
+from hetsched.cli.app import main
+from hetsched.runtime import gloo, profiling
+
+rank = os.environ["RANK"]
+gloo.host = lambda: f"host {rank}"
+profile = runtime.profile
+
+def noted(program, args, *, devices, **rest):
+    with open(f"profiled{rank}", "w") as file:
+        print(*devices, file=file)
+    return profile(program, args, devices=devices, **rest)
+
+runtime.profile = noted
+main()
+"""
+
+
+@pytest.mark.slow
+def test_on_two_hosts_each_rank_measures_its_own_device(folder: Path) -> None:
+    Path("on_two_hosts.py").write_text(ON_TWO_HOSTS)
+    words = ["run", "net_to_run:make", *QUICK, "--devices", "one,other", "--engine", "gloo", "-o", "run.json", "--json"]
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "on_two_hosts.py", *words]
+    root = str(Path(hs.__file__).parents[1])
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, env={**os.environ, "PYTHONPATH": root}, check=False)
+    assert done.returncode == 0, done.stderr
+    assert [Path(f"profiled{rank}").read_text() for rank in range(2)] == ["one\n", "other\n"]
+    facts = json.loads(done.stdout)
+    assert set(facts["alone"]) == {"one", "other"}
+    assert facts["comparison"]["violations"] == []
+    timeline = hs.read("run.json")
+    assert timeline.clock_error > 0
+    assert {name for name, own in timeline.machine.devices if own.dispatch > 0} == {"one", "other"}
+
+
+def test_time_that_others_took_of_any_run_disturbs(monkeypatch: pytest.MonkeyPatch) -> None:
+    import numpy as np
+
+    monkeypatch.undo()
+    quiet, loud = command.Alone(np.ones(2), 0.05), command.Alone(np.ones(2), 0.2)
+    assert [command._disturbed(runs) for runs in ([], [quiet], [quiet, loud])] == [False, False, True]
 
 
 @pytest.mark.slow

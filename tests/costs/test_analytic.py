@@ -73,6 +73,15 @@ def test_larger_batches_take_longer_and_there_are_no_jumps(family, graph, small,
     assert (made[:, 1] <= made[:, 0] * grown**3 * (1 + 1e-9)).all(), "in proportion, and by the square where the cache overflows"
 
 
+@given(families(), graphs(), st.floats(1, 1e3))
+def test_more_bytes_take_longer_and_there_are_no_jumps(family, graph, factor):
+    names = ("weight_bytes", "input_bytes", "output_bytes")
+    more = graph.replace(**{name: getattr(graph, name) * factor for name in names})
+    less, made = seconds(family, graph, [3])[:, 0], seconds(family, more, [3])[:, 0]
+    assert (made >= less * (1 - 1e-9)).all()
+    assert (made <= less * factor**3 * (1 + 1e-9)).all(), "in proportion, and by the square where the cache overflows"
+
+
 @given(families(), graphs(), st.floats(1e-3, 1e3))
 def test_units_of_time_do_not_matter(family, graph, factor):
     faster = dataclasses.replace(DEVICE, peak_flops={"float32": 1e12 * factor}, memory_bandwidth=1e11 * factor)

@@ -215,3 +215,31 @@ def test_a_run_in_another_order_is_found(case):
     assert "the run broke 1 rule" in str(compare(problem, decision, measured))
     problem, decision, timeline = case
     assert verify_run(problem, timeline) == []
+
+
+@pytest.mark.parametrize(("clock_error", "rules"), [(0.125, []), (0.0625, ["precedence"])])
+def test_a_start_that_is_early_by_no_more_than_the_clocks_differ_breaks_no_rule(clock_error, rules):
+    graph = hs.TaskGraph(["a", "b"], [("a", "b", 1.0)])
+    problem = hs.Problem(graph, hs.Cluster(["x", "y"], bandwidth=1.0), durations=np.ones((2, 2)))
+    decision = hs.Decision.from_assignment(problem, {"a": "x", "b": "y"})
+    early = RunTimes(np.array([0.0, 0.9]), np.array([1.0, 1.9]), *(np.zeros(2),) * 2, np.array([1.0]), np.array([0.95]), 1.9)
+    measured = Timeline.of_runs(problem, decision, [early], carried=[(0,)], clock_error=clock_error)
+    assert [broken.rule for broken in verify_run(problem, measured)] == rules
+    comparison = compare(problem, decision, measured)
+    assert [broken.rule for broken in comparison.violations] == rules
+    assert not comparison.tasks.critical.any(), "the chain is unknown where a batch begins before its data by these clocks"
+
+
+def test_the_forecast_of_a_run_has_its_machine_and_its_messages():
+    problem, decision = fork()
+    values = [Value(0, "a", 8.0, (1, 2))]
+    machine = Machine({"x": Overhead(send=(0.25, 0.0))}, once=True)
+    measured = Timeline.of_runs(
+        problem, decision, [run_of(3, 4, 1.5, True, 6.75)], carried=Plan(problem, decision).carried, machine=machine
+    )
+    comparison = compare(problem, decision, measured)
+    own = forecast(problem, decision, measured)
+    assert own.schedule == forecast(problem, decision, machine, values=values).schedule
+    assert own.makespan == comparison.forecast == 5.75
+    with pytest.raises(hs.InvalidSchedule, match="the timeline is of another problem"):
+        forecast(fork(inputs=2, batch_sizes=[2])[0], decision, measured)

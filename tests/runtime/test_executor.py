@@ -9,6 +9,7 @@ import random
 import signal
 import threading
 import time
+import warnings
 import weakref
 
 import numpy as np
@@ -21,9 +22,11 @@ import hetsched as hs
 torch = pytest.importorskip("torch")
 nn, F = torch.nn, torch.nn.functional
 
-from hetsched.runtime import Executor, Program  # noqa: E402
+from hetsched.runtime import Executor, Program, team  # noqa: E402
 from hetsched.runtime import executor as executors  # noqa: E402
+from hetsched.runtime import places as placing  # noqa: E402
 from hetsched.runtime import threads as engines  # noqa: E402
+from hetsched.runtime.places import Place, warn_of_moved  # noqa: E402
 from hetsched.runtime.plan import Gather  # noqa: E402
 from hetsched.runtime.team import OWN_THREADS, Stream, Turn  # noqa: E402
 from hetsched.testing import decisions  # noqa: E402
@@ -774,6 +777,24 @@ def test_two_callers_and_two_executors_do_not_disturb_each_other():
             thread.join(BOUND)
         assert not any(thread.is_alive() for thread in threads)
         assert not wrong
+
+
+def test_threads_that_are_moved_from_their_cores_are_told(monkeypatch):
+    pinned = Place("x", 1, frozenset({0}))
+    monkeypatch.setattr(placing, "affinities", lambda: {1: {7}, 2: {0}, 3: {5}})
+    with pytest.warns(RuntimeWarning, match=r"a thread of torch is on the cores \[5\], which are no device's; unset OMP_PROC_BIND"):
+        warn_of_moved({1: {7}}, [pinned])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warn_of_moved({1: {7}, 3: {5}}, [pinned])
+        warn_of_moved({1: {7}}, [Place("x", 1)])
+
+
+def test_one_number_of_threads_for_all_devices_is_told(monkeypatch):
+    monkeypatch.setattr(team, "OWN_THREADS", False)
+    number = torch.get_num_threads()
+    with pytest.warns(RuntimeWarning, match=rf"device 'y' has {number + 1} threads, but this build .*, {number}; set that by torch"):
+        team.warn_unequal([Place("x", number), Place("y", number + 1)])
 
 
 def test_values_beyond_the_free_memory_are_refused(monkeypatch):

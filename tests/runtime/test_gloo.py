@@ -22,6 +22,7 @@ if not torch.distributed.is_available() or not torch.distributed.is_gloo_availab
 
 from hetsched.runtime import Executor, Program  # noqa: E402
 from hetsched.runtime import executor as executors  # noqa: E402
+from hetsched.runtime.checking import checked_places  # noqa: E402
 from hetsched.runtime.engines import Launched  # noqa: E402
 from hetsched.runtime.gloo import Group, Member, clock_offset, dist  # noqa: E402
 from hetsched.testing.profiles import examples  # noqa: E402
@@ -116,6 +117,27 @@ def test_a_measurement_has_the_times_of_all_ranks_on_each():
     assert np.array_equal(one.durations, other.durations)
     assert np.array_equal(own.durations, same.durations)
     assert hs.verify(one.problem(own), one.schedule) == []
+
+
+# ---------------------------------------------------------------------- hosts
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_a_host_needs_memory_and_cores_for_its_own_devices(several, monkeypatch):
+    monkeypatch.setattr(Launched, "hosts", property(lambda own: [str(rank * several) for rank in range(own.size)]))
+    with obeying("threads") as run:
+        needed = float((run.plan.peak_bytes - run.plan.weight_bytes).max())
+        sent = 2 * sum(run.plan.values[send.value].bytes for send in run.plan.sends)
+    monkeypatch.setattr(executors, "free_memory", lambda: (needed + sent) / 0.9)  # enough for one device, not for both
+    results = together(lambda rank: obeying("gloo").close())
+    for result in results:
+        assert result is None if several else isinstance(result, hs.UnsupportedFeature), result
+    given = ["d0", "d1"], {"d0": 1, "d1": [10**6]}, [True, not several]
+    if several:
+        assert checked_places(*given)[1].cores == {10**6}
+    else:
+        with pytest.raises(hs.InvalidProblem, match=r"device 'd1' has the cores \[1000000\]; this process has"):
+            checked_places(*given)
 
 
 # ---------------------------------------------------------------------- clocks
@@ -215,6 +237,29 @@ def test_a_rank_that_hangs_ends_the_others():
     first, _ = together(call)
     assert isinstance(first, hs.Timeout)
     assert "'d0' waits for" in str(first)
+
+
+def test_a_rank_that_is_cancelled_ends_the_others():
+    wake = threading.Event()
+
+    def call(rank):
+        with obeying("gloo") as run:
+            if rank == 0:  # it waits for the other one
+                threading.Timer(0.3, run.cancel).start()
+            else:
+                wake.wait(BOUND)
+            try:
+                run(order())
+                run(order())  # a rank that needs nothing of the other one ends the first run well
+            except BaseException as error:
+                return error
+            finally:
+                wake.set()
+
+    first, other = together(call)
+    assert isinstance(first, hs.Cancelled), first
+    assert isinstance(other, hs.PeerLost), other
+    assert "rank 0 has given up: Cancelled: the run was cancelled; start the processes again" in str(other)
 
 
 @pytest.mark.slow

@@ -137,6 +137,7 @@ def test_a_profile_has_times_memory_hand_offs_and_dispatch(measured):
     assert np.isinf(links.bandwidth[[0, 1], [1, 0]]).all(), "CPU devices share their memory"
     assert (links.latency[[0, 1], [1, 0]] > 0).all()
     assert all(device.overhead.dispatch > 0 for device in measured.devices)
+    assert all(device.overhead.gather > (0.0, 0.0) for device in measured.devices)
     assert len(measured.sessions) == 1
     assert {device.threads for device in measured.devices} == {1}
 

@@ -299,8 +299,11 @@ def test_a_device_without_memory_is_told_with_task_need_and_remedy_and_runs_agai
     world = World(1)
     with world.engine(), chain(world, ("gpu0",)) as run:
         world.devices[0].capacity = world.live
-        with pytest.raises(hs.OutOfMemory, match="no memory left on a device for the arguments; run fewer inputs at a time"):
+        with pytest.raises(
+            hs.OutOfMemory, match=r"no memory left on device 'gpu0' for the arguments; the plan needs .* fewer inputs"
+        ) as raised:
             run(X)
+        assert raised.value.device == "gpu0"
         world.devices[0].capacity = world.live + 4 * float((run.plan.peak_bytes - run.plan.weight_bytes)[0])
         with pytest.raises(hs.UnsupportedFeature, match="values of 9 runs at a time need .* on device 'gpu0'.* or give a smaller depth"):
             list(run.stream([X], 9))

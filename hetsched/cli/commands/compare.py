@@ -250,7 +250,7 @@ def _run(problem: Path, schedule: Path, run: Path, gantt: Path | None, json: boo
     if gantt is not None:
         from hetsched.report import write_gantt
 
-        expected = forecast(instance, measured.schedule, measured.machine)
+        expected = forecast(instance, measured.schedule, measured)
         outputs.write(gantt, lambda path: write_gantt(instance, measured.schedule, path, against=expected))
     if json:
         say_json({**comparison.to_dict(), "written": outputs.written})

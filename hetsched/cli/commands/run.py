@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from functools import reduce
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 
@@ -27,11 +30,12 @@ if TYPE_CHECKING:
     from hetsched.problem.problem import Problem
     from hetsched.runtime.executor import StreamTimes
     from hetsched.runtime.program import Program
-    from hetsched.schedule.schedule import Schedule
+    from hetsched.schedule.decision import Decision
 
 TOLERANCE = 1e-4
 """The largest difference between outputs and those of the model, relative to the largest output."""
 PROFILE_RUNS = 10
+UNCLAIMED = "the runs were disturbed, other processes took more than 10 % of their time"
 
 
 def run(
@@ -69,7 +73,7 @@ def run(
     Runs of the schedule alternate with runs of one task at a time, from which the forecast is made. Inputs are random numbers; whole
     numbers are 0. With another objective than the makespan a stream of inputs is run too, on threads.
     With --engine gloo each device is a process, messages between them are measured, and the forecast has the time that their
-    processors spend on these. Under torchrun rank 0 measures, solves and reports.
+    processors spend on these. Under torchrun rank 0 measures, solves and reports; on several hosts each rank measures its own device.
     The pictures are of one run. Exit code 1 if the outputs differ from those of the model, or if a run broke a rule of the schedule.
 
     Example: [bold]hetsched run hetsched.workloads.vision:squeezenet \
@@ -86,7 +90,6 @@ def run(
 
     from hetsched import runtime, simulate, solve
     from hetsched.runtime import Program, compare, forecast
-    from hetsched.runtime.profiling import with_dispatch
     from hetsched.schedule.objectives import find_objective
 
     if engine == "gloo" and objective != "makespan":
@@ -104,41 +107,51 @@ def run(
         if engine == "gloo":
             working.update("measuring messages")
             messages = Messages(list(chosen), ranks)
-            if messages.rank > 0:  # rank 0 does all else
-                agreed, instance = messages.agreed(None)
-                _run(program, args, module, agreed, chosen, instance, messages, None, runs)
-                raise typer.Exit(0)
-        known = _known(profile, program, count, chosen)
-        if known is None:
+        own = [*chosen] if messages is None else messages.own
+        in_turn = _here if messages is None else messages.in_turn
+        first = messages is None or messages.rank == 0
+
+        def measured_here() -> Profile | None:
+            if profile is not None:
+                return _known(profile, program, count, chosen) if first else None
+            return runtime.profile(program, args, devices={name: chosen[name] for name in own}, runs=PROFILE_RUNS) if own else None
+
+        if profile is None:
             working.update("measuring tasks")
-            known = runtime.profile(program, args, devices=chosen, runs=PROFILE_RUNS)
-        cluster = known.only(devices=chosen).cluster()
-        instance = known.problem(count, graph=program.graph, cluster=cluster if messages is None else messages.cluster(cluster))
+        profiles = [part for part in in_turn(measured_here) if part is not None]
         working.update("running all tasks on each device")
-        alone = {name: _alone(program, args, chosen, name, count) for name in chosen}
-        working.update(f"solving with {method}")
-        solved = instance if messages is None else messages.machine.problem(instance)
-        solution = solve(solved, method, objective=objective, time_limit=time_limit, seed=seed)
-        if solution.schedule is None:
-            raise HetschedError(f"{method} found no schedule ({solution.status}); choose another method or a longer --time-limit")
+        alone = dict(chain(*in_turn(lambda: [(name, [_alone(program, args, chosen, name, count)]) for name in own])))
+        agreed: Any = None
+        machine = None
+        if first:
+            known = reduce(lambda one, other: one.merge(other), profiles).only(devices=chosen)
+            if messages is None:
+                machine, instance = known.machine(), known.problem(count, graph=program.graph, cluster=known.cluster())
+            else:
+                cluster = messages.cluster([known.device(name).device for name in chosen])
+                machine, instance = messages.overheads(known.machine()), known.problem(count, graph=program.graph, cluster=cluster)
+            working.update(f"solving with {method}")
+            solved = instance if messages is None else messages.machine.problem(instance)
+            solution = solve(solved, method, objective=objective, time_limit=time_limit, seed=seed)
+            if solution.schedule is None:
+                raise HetschedError(f"{method} found no schedule ({solution.status}); choose another method or a longer --time-limit")
+            agreed = solution.schedule.decision, instance, min(alone, key=lambda name: float(np.median(alone[name][0].makespans)))
+        decision, instance, best = agreed if messages is None else messages.agreed(agreed)
         working.update("running")
-        machine = known.only(devices=chosen).machine()
-        if messages is not None:
-            messages.agreed((solution.schedule, instance))
-            machine = with_dispatch(messages.machine, {name: own.dispatch for name, own in machine.devices})
         difference, measured, timed, streamed = _run(
-            program, args, module, solution.schedule, chosen, instance, messages, machine, runs, streams=objective != "makespan"
+            program, args, module, decision, chosen, instance, messages, machine, runs, streams=objective != "makespan"
         )
-        best = min(alone, key=lambda name: float(np.median(alone[name])))
-        alone[best] = np.concatenate([alone[best], _alone(program, args, chosen, best, count)])
-    decision = solution.schedule.decision
+        again = in_turn(lambda: _alone(program, args, chosen, best, count) if best in own else None)
+    if not first:  # rank 0 tells
+        raise typer.Exit(0)
+    alone[best] += [taken for taken in again if taken is not None]
     comparison = compare(timed, decision, measured)
     same = difference <= TOLERANCE
     outputs = Outputs()
     outputs.write(output, measured.write)
     outputs.write(problem, timed.write)
     outputs.write(schedule, simulate(timed, decision).write)
-    real, expected = measured.problem(timed), forecast(timed, decision, measured.machine)
+    real, expected = measured.problem(timed), forecast(timed, decision, measured)
     pictures._replace(gantt=None).write_schedule(real, measured.schedule, outputs)
     if report is not None:
         from hetsched.report import write_html
@@ -148,9 +161,11 @@ def run(
         from hetsched.report import write_gantt
 
         outputs.write(gantt, lambda path: write_gantt(real, measured.schedule, path, against=expected))
-    one = {name: float(np.median(spans)) for name, spans in alone.items()}
+    makespans = {name: np.concatenate([own.makespans for own in taken]) for name, taken in alone.items()}
+    one = {name: float(np.median(spans)) for name, spans in makespans.items()}
     best = min(one, key=one.__getitem__)
-    speed_up = one[best] / measured.makespan if measured.makespan > 0 else float("nan")
+    disturbed = _disturbed([measured, *alone[best]])
+    speed_up = None if disturbed else one[best] / measured.makespan if measured.makespan > 0 else float("nan")
     pace = None if streamed is None else {**streamed._asdict(), "forecast": count * value_of(timed, simulate(timed, decision))}
     if json:
         facts = {
@@ -171,8 +186,8 @@ def run(
                 ("model", f"{factory}, {program.graph.n_tasks} tasks"),
                 ("devices", listed(chosen)),
                 ("alone", f"{', '.join(each)}: runs of all tasks on one device"),
-                ("speed-up", f"{speed_up:.2f} over {best}"),
-                *(("note", text) for text in _warned(alone[best], measured.makespans, best)),
+                ("speed-up", f"none is claimed over {best}: {UNCLAIMED}" if speed_up is None else f"{speed_up:.2f} over {best}"),
+                *(("note", text) for text in ([] if disturbed else _warned(makespans[best], measured.makespans, best))),
                 *(() if pace is None else (("stream", _told(pace, one[best] / pace["period"], best)),)),
                 ("outputs", f"differ from the model's by {difference:.2g} of the largest, {judged} {TOLERANCE:g}"),
             ]
@@ -181,6 +196,27 @@ def run(
         say("", *str(comparison).splitlines(), *kept, *(f"wrote {name}" for name in outputs.written))
     outputs.finish()
     raise typer.Exit(0 if same and not comparison.violations else 1)
+
+
+class Alone(NamedTuple):
+    """Runs of all tasks on one device."""
+
+    makespans: FloatArray
+    """[runs] seconds."""
+    stolen: float
+    """Part of the time of tasks in which their thread did not compute."""
+
+
+def _here(measure: Callable[[], Any]) -> list[Any]:
+    """Measure where there are no ranks."""
+    return [measure()]
+
+
+def _disturbed(runs: Iterable[Alone | Timeline]) -> bool:
+    """Return whether other processes took so much of the time of any runs that they support no claim."""
+    from hetsched.costs.timeline import DISTURBED
+
+    return any(own.stolen > DISTURBED for own in runs)
 
 
 def _warned(alone: FloatArray, placed: FloatArray, best: str) -> list[str]:
@@ -195,7 +231,7 @@ def _run(
     program: Program,
     args: tuple[Any, ...],
     module: Any,
-    schedule: Schedule,
+    decision: Decision,
     chosen: Places,
     instance: Problem,
     messages: Messages | None,
@@ -207,7 +243,7 @@ def _run(
     from hetsched.runtime import Executor
 
     engine: Any = "threads" if messages is None else messages.engine
-    with Executor(program, None, schedule.decision, devices=chosen, problem=instance, engine=engine) as executor:
+    with Executor(program, None, decision, devices=chosen, problem=instance, engine=engine) as executor:
         made = executor(*args)
         difference = float("nan") if made is None else _difference(made, module, args)
         if messages is not None:
@@ -257,13 +293,14 @@ def _age(passed: float) -> str:
     return "less than a minute"
 
 
-def _alone(program: Program, args: tuple[Any, ...], chosen: Places, name: str, count: int) -> FloatArray:
-    """Return the seconds of runs of all tasks on one device."""
+def _alone(program: Program, args: tuple[Any, ...], chosen: Places, name: str, count: int) -> Alone:
+    """Run all tasks on one device."""
     from hetsched.runtime.places import place
     from hetsched.runtime.profiling import whole
 
     with whole(program, place(name, chosen[name]), inputs=count) as executor:
-        return executor.measure(*args, runs=PROFILE_RUNS, profile=False).makespans
+        measured = executor.measure(*args, runs=PROFILE_RUNS, profile=False)
+        return Alone(measured.makespans, measured.stolen)
 
 
 def _difference(made: Any, module: Any, args: tuple[Any, ...]) -> float:

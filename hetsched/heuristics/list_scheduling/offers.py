@@ -10,7 +10,7 @@ import numpy as np
 from hetsched.arrays import FloatArray, IntArray, readonly
 from hetsched.heuristics.memory_accounts import memory_needs
 from hetsched.problem.problem import Problem
-from hetsched.schedule.decision import Decision
+from hetsched.schedule.decision import Decision, sent_in_order
 from hetsched.search import Monitor
 from hetsched.stopping import Deadline
 
@@ -76,13 +76,6 @@ def decision_of(problem: Problem, placed: Placed, transfers: Transfers | None) -
         return decision
     edge, booked = transfers.edge, transfers.sizes[0]
     return sent_in_order(problem, decision, edge[np.lexsort((transfers.finish[:booked], transfers.start[:booked]))])
-
-
-def sent_in_order(problem: Problem, decision: Decision, moved: IntArray) -> Decision:
-    """Return a decision of whole batches with an order of transfers, given by their edges."""
-    batch = np.argsort(decision.task)
-    order = np.column_stack([moved, batch[problem.graph.source[moved]], batch[problem.graph.target[moved]]])
-    return Decision(decision.task, decision.device, decision.item_ptr, decision.items, transfer_order=order)
 
 
 def offer_in_order(

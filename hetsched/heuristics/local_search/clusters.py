@@ -8,11 +8,10 @@ import numpy as np
 
 from hetsched.arrays import FloatArray, IntArray, row_starts
 from hetsched.coarsening.coarse import mean_durations, mean_transfers
-from hetsched.heuristics.list_scheduling.offers import sent_in_order
 from hetsched.heuristics.local_search import cluster_kernels as kernels
 from hetsched.heuristics.local_search.states import States
 from hetsched.problem.problem import Problem, sums_by_unit
-from hetsched.schedule.decision import Decision
+from hetsched.schedule.decision import Decision, sent_in_order
 
 ROUNDS = 2
 """How far the neighbours of units alike are alike, in edges."""

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from hetsched.costs import devices
 from hetsched.costs.stages import Contention
 from hetsched.papers.ios import authors
@@ -82,10 +84,10 @@ def report(rows: Sequence[Row], setting: Setting) -> Report:
             f"{1e6 * constants['host']:.1f} us, interference {constants['interference']:.2f}, strided {constants['strided']:.2f}."
         )
     if held:
-        misses = [abs(held[cell] / ms - 1) for cell, ms in authors.MEASURED.items() if cell in held]
+        misses = _misses(held)
         pairs = _pairs(held)
         notes.append(
-            f"Cells held out of their fit: median error {percent(sorted(misses)[len(misses) // 2])}, largest {percent(max(misses))}. Of "
+            f"Cells held out of their fit: median error {percent(float(np.median(misses)))}, largest {percent(max(misses))}. Of "
             f"{len(pairs)} pairs of the authors' schedules that differ by {percent(MEASURED_APART)} or more at one batch size, "
             f"{sum(pairs)} are in the order that was measured. The constants of the first fit are the defaults of `Contention`, whose "
             "error is that of its held cells."
@@ -112,6 +114,11 @@ def _authors_table(held: dict[authors.Cell, float]) -> Table:
     return Table(
         head, lines, "The authors' schedules: milliseconds by the fit that has not seen the cell (sequential: both have) / measured by them"
     )
+
+
+def _misses(made: dict[authors.Cell, float]) -> list[float]:
+    """Return by how much the milliseconds of cells are off."""
+    return [abs(made[cell] / ms - 1) for cell, ms in authors.MEASURED.items() if cell in made]
 
 
 def _pairs(made: dict[authors.Cell, float]) -> list[bool]:
