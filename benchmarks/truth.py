@@ -73,11 +73,6 @@ class Session(NamedTuple):
     compare: float
     """Seconds to make the plan, and the comparison."""
 
-    @property
-    def stolen(self) -> float:
-        """Part of the time of tasks that was other processes'."""
-        return float(self.comparison.stolen)
-
 
 class Streamed(NamedTuple):
     """What was measured of a stream of inputs."""
@@ -111,11 +106,6 @@ class Apart(NamedTuple):
     """Whether the results without folding are those of the module to the bit."""
     fold: float
 
-    @property
-    def stolen(self) -> float:
-        """Part of the time of tasks that was other processes'."""
-        return float(self.comparison.stolen)
-
 
 class Parted(NamedTuple):
     """What was measured of a decision with several batches of a task."""
@@ -129,11 +119,6 @@ class Parted(NamedTuple):
     exact: float
     """Deviation without folding: a batch of two is not computed as two of one are."""
     fold: float
-
-    @property
-    def stolen(self) -> float:
-        """Part of the time of tasks that was other processes'."""
-        return float(self.comparison.stolen)
 
 
 def torch() -> Any:
@@ -253,18 +238,24 @@ def undisturbed(take: Callable[[], Found]) -> Found:
 
     for _ in range(SESSIONS):
         found = take()
-        if not found.stolen > DISTURBED:
+        if not stolen(found) > DISTURBED:
             break
     return found
 
 
-FUNCTIONS_HEAD = ["network", "tasks", "module, ms", "tasks, ms", "difference, us a task", "making the functions, ms"]
-REPEAT_HEAD = ["network", "different operators", "median difference", "90 %"]
+def stolen(found: Any) -> float:
+    """Return the part of the time of tasks that was other processes'."""
+    return float(getattr(found, "comparison", found).stolen)
 
 
-def verified(comparison: Any) -> str:
-    """Return whether a run kept every rule."""
-    return "no" if comparison.violations else "yes"
+def kept(found: Any) -> bool:
+    """Return whether the runs kept every rule."""
+    return found.verified if isinstance(found, Streamed) else not found.comparison.violations
+
+
+def yes(good: bool) -> str:
+    """Return "yes" or "no"."""
+    return "yes" if good else "no"
 
 
 def cores() -> list[int]:
@@ -294,8 +285,8 @@ def row(name: str, batch: int, found: Session) -> list[str]:
         f"{100 * comparison.engine:+.1f} %",
         percent(comparison.stolen),
         said,
-        verified(comparison),
-        "yes" if found.equal else "no",
+        yes(kept(found)),
+        yes(found.equal),
         f"{found.fold:.1e}",
     ]
 
@@ -367,8 +358,7 @@ def stream(name: str, size: int, batch: int, runs: int, limit: float) -> Streame
         after = alone.measure(x, runs=runs, profile=False).makespans
     forecast = batch * period(own, hs.simulate(own, schedule.decision))
     one = float(np.median(np.concatenate([before, after])))
-    kept = not runtime.verify_run(own, timeline)
-    return Streamed(forecast, times, one, by_makespan, timeline.stolen, equal, differs, kept)
+    return Streamed(forecast, times, one, by_makespan, timeline.stolen, equal, differs, not runtime.verify_run(own, timeline))
 
 
 def stream_row(name: str, batch: int, found: Streamed) -> list[str]:
@@ -388,8 +378,8 @@ def stream_row(name: str, batch: int, found: Streamed) -> list[str]:
         milliseconds(found.single),
         percent(found.stolen),
         "disturbed" if found.stolen > DISTURBED else f"{found.one / times.period:.2f}",
-        "yes" if found.verified else "no",
-        "yes" if found.equal else "no",
+        yes(kept(found)),
+        yes(found.equal),
         f"{found.fold:.1e}",
     ]
 
@@ -443,9 +433,8 @@ def apart(name: str, size: int, batch: int, runs: int, limit: float, ranks: Any)
         messages = len(placed.plan.sends)
     plain = runtime.forecast(machine.problem(own), decision).makespan
     comparison = runtime.compare(own, decision, timeline)
-    return Apart(
-        program.graph.n_tasks, float(np.median(np.concatenate([before.makespans, after]))), messages, plain, comparison, equal, differs
-    )
+    one = float(np.median(np.concatenate([before.makespans, after])))
+    return Apart(program.graph.n_tasks, one, messages, plain, comparison, equal, differs)
 
 
 def apart_row(name: str, batch: int, found: Apart) -> list[str]:
@@ -466,8 +455,8 @@ def apart_row(name: str, batch: int, found: Apart) -> list[str]:
         f"{100 * comparison.engine:+.1f} %",
         percent(comparison.stolen),
         judged,
-        verified(comparison),
-        "yes" if found.equal else "no",
+        yes(kept(found)),
+        yes(found.equal),
         f"{found.fold:.1e}",
     ]
 
@@ -543,10 +532,13 @@ def parted_row(name: str, found: Parted) -> list[str]:
         milliseconds(comparison.replays.makespan[3]),
         f"{100 * comparison.engine:+.1f} %",
         percent(comparison.stolen),
-        verified(comparison),
+        yes(kept(found)),
         f"{found.exact:.1e}",
         f"{found.fold:.1e}",
     ]
+
+
+REPEAT_HEAD = ["network", "different operators", "median difference", "90 %"]
 
 
 def repeated(name: str, size: int, runs: int) -> tuple[int, float, float]:
@@ -636,6 +628,9 @@ def functions(name: str, size: int, repeats: int) -> Functions:
     return Functions(program.graph.n_tasks, eager, own, made)
 
 
+FUNCTIONS_HEAD = ["network", "tasks", "module, ms", "tasks, ms", "difference, us a task", "making the functions, ms"]
+
+
 def functions_row(name: str, found: Functions) -> list[str]:
     """Return the row of compiled tasks."""
     times = [milliseconds(seconds) for seconds in (found.module, found.compiled)]
@@ -681,44 +676,45 @@ def goals(found: Measured) -> str:
     every = [*found.sessions.values(), *found.streams.values(), *found.processes.values(), *found.parts.values()]
     equal = [own.equal for own in every if not isinstance(own, Parted)]
     fold = max(own.fold for own in every)
-    kept = [own.verified if isinstance(own, Streamed) else not own.comparison.violations for own in every]
+    good = [kept(own) for own in every]
     clear = {key: own for key, own in found.sessions.items() if not own.comparison.disturbed}
     errors = [abs(own.comparison.error) for own in clear.values() if own.one / own.tasks >= SHORT]
     engines = [abs(own.comparison.engine) for own in clear.values()]
-    apart = [own.comparison for own in found.processes.values() if not own.comparison.disturbed]
-    long = [own.comparison for own in found.processes.values() if not own.comparison.disturbed and own.one / own.tasks >= SHORT]
+    apart = [own for own in found.processes.values() if not own.comparison.disturbed]
+    late = [abs(own.comparison.error) for own in apart]
+    late_long = [abs(own.comparison.error) for own in apart if own.one / own.tasks >= SHORT]
     rows: list[tuple[str, str, str, bool]] = [
         ("outputs without folding", "equal to the bit", f"{sum(equal)} of {len(equal)}", all(equal)),
         ("deviation of outputs with folding", "1e-05", f"{fold:.1e} at most", fold <= 1e-5),
-        ("runs that kept every rule", "all", f"{sum(kept)} of {len(kept)}", all(kept)),
+        ("runs that kept every rule", "all", f"{sum(good)} of {len(good)}", all(good)),
     ]
 
-    def least(what: str, limit: float, values: Sequence[float], shown: Callable[[float], str], how: str = "") -> None:
+    def at_most(what: str, limit: float, values: Sequence[float], shown: Callable[[float], str], how: str = "") -> None:
         if values:
             worst = statistics.median(values) if how == "median" else max(values)
             rows.append((what, shown(limit), f"{shown(worst)}{how and f', {how} of {len(values)}'}", worst <= limit))
 
-    least("engine, threads", 0.03, engines, percent, "median")
-    least("engine, gloo", 0.05, [abs(own.engine) for own in apart], percent, "median")
-    least(f"error of the forecast, threads, tasks of {1e6 * SHORT:.0f} us or more", 0.1, errors, percent, "median")
-    least("the same", 0.2, errors, percent, "largest")
-    least("error of the forecast, gloo, with the CPU of messages", 0.12, [abs(own.error) for own in apart], percent, "largest")
-    least(f"the same, tasks of {1e6 * SHORT:.0f} us or more", 0.12, [abs(own.error) for own in long], percent, "largest")
-    least("dispatching a compiled task, more than in the module", 1e-6, [own.more for own in found.functions.values()], micro, "largest")
-    least("hand-off between two threads", 10e-6, [found.hand_off], micro)
-    least("functions of GoogLeNet's tasks", 20e-3, [own.made for name, own in found.functions.items() if name == "googlenet"], milli)
+    at_most("engine, threads", 0.03, engines, percent, "median")
+    at_most("engine, gloo", 0.05, [abs(own.comparison.engine) for own in apart], percent, "median")
+    at_most(f"error of the forecast, threads, tasks of {1e6 * SHORT:.0f} us or more", 0.1, errors, percent, "median")
+    at_most("the same", 0.2, errors, percent, "largest")
+    at_most("error of the forecast, gloo, with the CPU of messages", 0.12, late, percent, "largest")
+    at_most(f"the same, tasks of {1e6 * SHORT:.0f} us or more", 0.12, late_long, percent, "largest")
+    at_most("dispatching a compiled task, more than in the module", 1e-6, [own.more for own in found.functions.values()], micro, "largest")
+    at_most("hand-off between two threads", 10e-6, [found.hand_off], micro)
+    at_most("functions of GoogLeNet's tasks", 20e-3, [own.made for name, own in found.functions.items() if name == "googlenet"], milli)
     large = [own for own in found.sessions.values() if own.tasks >= LARGE]
-    least(f"plan of {LARGE} tasks or more", 50e-3, [own.plan for own in large], milli, "largest")
-    least(f"comparison of {LARGE} tasks or more", 1.0, [own.compare for own in large], milli, "largest")
+    at_most(f"plan of {LARGE} tasks or more", 50e-3, [own.plan for own in large], milli, "largest")
+    at_most(f"comparison of {LARGE} tasks or more", 1.0, [own.compare for own in large], milli, "largest")
     if found.profiled is not None:
-        least(f"profile of {found.profiled[0]} tasks on two devices", 60.0, [found.profiled[1]], lambda seconds: f"{seconds:.1f} s")
-    least("operators measured again, median of a network", 0.05, [own[1] for own in found.repeats.values()], percent, "largest")
+        at_most(f"profile of {found.profiled[0]} tasks on two devices", 60.0, [found.profiled[1]], lambda seconds: f"{seconds:.1f} s")
+    at_most("operators measured again, median of a network", 0.05, [own[1] for own in found.repeats.values()], percent, "largest")
     for name, limit in (("googlenet", 1.2), ("inception_v3", 1.35)):
         own = clear.get((name, 1))
         if own is not None:
             gain = own.one / own.comparison.run
             rows.append((f"{name} on two threads against one worker", f"{limit:.2f} times", f"{gain:.2f} times", gain >= limit))
-    return figures.table(["what", "to reach", "here", "reached"], [[*cells, "yes" if good else "no"] for *cells, good in rows])
+    return figures.table(["what", "to reach", "here", "reached"], [[*cells, yes(reached)] for *cells, reached in rows])
 
 
 def micro(seconds: float) -> str:
@@ -789,22 +785,19 @@ def main(words: Sequence[str] | None = None) -> None:
         small, large = depths
         tasks, alike, digests = shared(depths, sizes["googlenet"])
         text.append(f"Of the {tasks} tasks of {large}, {digests} of them different, {alike} compute what a task of {small} does.")
-    figures.publish(arguments, REGION, "\n\n".join(text), plain(found._asdict()))
+    figures.publish(arguments, REGION, "\n\n".join(text), plain(found))
     results = arguments.results or (None if quick else RESULTS)
     if results is not None:
-        kept = [{"table": table, "of": own, **plain(value)} for table, own, value in listed(found)]
-        results.write_text("".join(f"{json.dumps({'where': figures.machine(), **row})}\n" for row in kept))
+        rows = [{"where": figures.machine(), "table": table, "of": name, "figures": own} for table, name, own in listed(plain(found))]
+        results.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
         print(f"written to {results}")
 
 
-def listed(found: Measured) -> Iterator[tuple[str, str, Any]]:
+def listed(found: dict[str, Any]) -> Iterator[tuple[str, str, Any]]:
     """Yield the table, the network and batch, and the figures of each row."""
-    for table, rows in found._asdict().items():
-        if isinstance(rows, dict):
-            for name, value in rows.items():
-                yield table, " ".join(map(str, name)) if isinstance(name, tuple) else name, {"figures": value}
-        else:
-            yield table, "", {"figures": rows}
+    for table, rows in found.items():
+        for name, own in rows.items() if isinstance(rows, dict) else [("", rows)]:
+            yield table, name, own
 
 
 def plain(value: Any) -> Any:
