@@ -88,15 +88,22 @@ def least_packing(
 
 
 class _Search:
-    """The best packing of some lengths so far, and the largest capacity for which there is none."""
+    """The best packing of some lengths so far, and the largest capacity for which there is none; in multiples of a divisor if there is one.
+
+    These are whole numbers of less than 2^53, so their sums are exact.
+    """
 
     def __init__(self, length: FloatArray, bins: int, divisor: float) -> None:
-        first = first_packing(length, bins)
-        self.load, self._bin, self._divisor = first.load, first.bin, divisor
-        self._low = math.ceil(first.least / divisor * (1 - SAME)) * divisor if divisor else first.least
+        self._whole, self._unit = divisor > 0.0, divisor or 1.0
+        own = np.rint(length / divisor) if divisor else length
+        first = first_packing(own, bins)
+        self._load, self._bin = first.load, first.bin
+        self._low = float(math.ceil(first.least)) if self._whole else first.least
         """The least capacity that is not refuted."""
-        self._order = np.argsort(-length, kind="stable")
-        self._length: FloatArray = np.ascontiguousarray(length[self._order])
+        self._step = 0.0
+        """How far above it the next whole capacity is tried."""
+        self._order = np.argsort(-own, kind="stable")
+        self._length: FloatArray = np.ascontiguousarray(own[self._order])
         self._free, self._chosen = np.zeros(bins, np.int64), np.zeros(bins, np.int64)
         self._rest = np.zeros((bins, len(length) + 1))
         self._failed = np.zeros((2, TABLE), np.int64)
@@ -104,27 +111,34 @@ class _Search:
     @property
     def _below(self) -> float:
         """The largest capacity that counts as smaller than the load."""
-        return self.load - self._divisor if self._divisor else self.load * (1 - SAME)
+        return self._load - 1.0 if self._whole else self._load * (1 - SAME)
+
+    @property
+    def load(self) -> float:
+        """The sum of the fullest bin."""
+        return self._load * self._unit
 
     @property
     def open(self) -> float:
         """By how much a better packing may be better; 0 if there is none."""
-        return self.load - self._low if self._low <= self._below else 0.0
+        return (self._load - self._low) * self._unit if self._low <= self._below else 0.0
 
     def narrow(self, most: int) -> bool:
         """Find a better packing or refute a capacity, by `most` sets for each of two capacities; return whether that was done."""
         from hetsched.analysis import packing_kernels as kernels
 
         below = self._below
-        bold = self._low if self._divisor else (self._low + below) / 2
+        bold = self._low + self._step if self._whole else (self._low + below) / 2
         for capacity in dict.fromkeys((bold if bold < below * (1 - NEAR) else below, below)):
             self._failed[:] = 0
-            limit = capacity * (1 + ROUNDING)
+            limit = capacity + 0.5 if self._whole else capacity * (1 + ROUNDING)
             answer = kernels.pack(self._length, limit, most, self._free, self._chosen, self._rest, self._failed)
             if answer == kernels.FOUND:
                 self._take()
+                self._step = 0.0
             elif answer == kernels.REFUTED:
-                self._low = capacity + self._divisor if self._divisor else math.nextafter(capacity, math.inf)
+                self._low = capacity + 1.0 if self._whole else math.nextafter(capacity, math.inf)
+                self._step = 2.0 * self._step + 1.0
             if answer != kernels.UNKNOWN:
                 return True
         return False
@@ -132,9 +146,9 @@ class _Search:
     def _take(self) -> None:
         """Take the packing just found."""
         inside = self._chosen[:, None] >> np.arange(len(self._length)) & 1
-        self.load = float((inside * self._length).sum(axis=1).max())
+        self._load = float((inside * self._length).sum(axis=1).max())
         self._bin[self._order] = inside.argmax(axis=0)
 
     def packing(self) -> Packing:
         """Return the best packing and what is proven."""
-        return Packing(self.load, self._low if self.open else self.load, self._bin)
+        return Packing(self.load, self._low * self._unit, self._bin)
