@@ -250,6 +250,8 @@ OTHERS = ("best-device", "heft", "metis", "m-topo", "m-etf", "block", "repartiti
 TRANSFORMER = {"transformer, delay": 0.15, "transformer, port": 0.25}
 MIXED = (*STACKS, "GoogLeNet, delay", "GoogLeNet, port", "mk06", "mk10", "100-rand0088.stg on 2")
 
+ABSENT = "Two more instances with a target are not in the public data, so nothing is measured: workflows (soykb, gap 10 %), and mk13 (392)."
+
 ROWS: dict[str, Weakness] = {
     "scip": Weakness(
         "SCIP on modules of 32 tasks, 60 CPU s",
@@ -266,7 +268,7 @@ ROWS: dict[str, Weakness] = {
         _joins,
         ("auto",),
         5.0,
-        "bound 18.75 of 60 on one of them",
+        "bound 18.75 of 60 on one from another source",
         "gap 3 % on average",
         within(0.03),
     ),
@@ -275,7 +277,7 @@ ROWS: dict[str, Weakness] = {
         _operators,
         ("auto",),
         30.0,
-        "129 of 53.8 on one of them",
+        "129 of 53.8 on one from another source",
         "gap 10 % on each",
         lambda rows: gaps(dict.fromkeys((row["instance"] for row in rows), 0.1))(rows),
         objective="max-load",
@@ -292,7 +294,7 @@ ROWS: dict[str, Weakness] = {
     "members": Weakness(
         "`auto` against its own members, 10 s",
         partial(_known, MIXED),
-        ("auto", "evolution", "annealing", "tabu"),
+        ("auto", "evolution", "annealing", "tabu", "lns"),
         10.0,
         "1.6 to 1.8 % above the optima of the stacks, `evolution` 1.2 to 1.4 %",
         "never more than 0.2 %",
@@ -323,7 +325,7 @@ ROWS: dict[str, Weakness] = {
     "multilevel": Weakness(
         "`multilevel` against other methods of placement, 30 s",
         partial(_captured, STEPS),
-        ("multilevel", *OTHERS),
+        ("multilevel", "annealing", *OTHERS, "bounds"),
         30.0,
         "5 of 7",
         "10 % better than the best of them, or within 5 % of the bound, on 7 of 7",
@@ -390,16 +392,19 @@ def text(results: Results, limit: float | None) -> str:
         lines.append([row.what, row.before, row.target, figure if reached else f"**{figure}**"])
         missed += [] if reached else [row.what]
     taken = results.taken(lambda case: case["row"] in ROWS)
-    head = f"Taken on: {taken}. {len(lines) - len(missed)} of {len(lines)} targets are reached; the figures of the others are bold."
+    head = (
+        f"Taken on: {taken}. {len(lines) - len(missed)} of {len(lines)} targets are reached; the figures of the others are bold. `auto` has "
+        f"all cores, other methods one, for the same wall-clock time. {ABSENT}"
+    )
     return "\n\n".join([head, figures.table(["where", "before", "to reach", "measured"], lines)])
 
 
 def contradictions(rows: Sequence[Row]) -> list[str]:
-    """Return the instances on which a bound is above a value."""
-    highest: dict[tuple[str, str], float] = {}
+    """Return the instances on which a bound is above a value; instances of one name are the same in every row."""
+    highest: dict[str, float] = {}
     for row in rows:
-        highest[row["row"], row["instance"]] = max(row["bound"], highest.get((row["row"], row["instance"]), 0.0))
-    above = [row for row in rows if row["value"] is not None and highest[row["row"], row["instance"]] > row["value"] * (1 + 1e-6)]
+        highest[row["instance"]] = max(row["bound"], highest.get(row["instance"], 0.0))
+    above = [row for row in rows if row["value"] is not None and highest[row["instance"]] > row["value"] * (1 + 1e-6)]
     return sorted({f"{row['row']}: {row['instance']}" for row in above})
 
 

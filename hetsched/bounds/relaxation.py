@@ -45,10 +45,15 @@ def small(problem: Problem) -> bool:
 
 @checked
 def split_modules(problem: Problem, *, levels: Levels | None = None, best: Bound = NO_BOUND, deadline: Deadline = NEVER) -> Bound:
-    """Solve the modules of a problem in series; the bound is an `Optimum` if that is proven and nothing couples modules."""
-    monitor = Monitor(relax_to_modelable(problem), Budget(deadline.limit), clock=deadline.clock)
+    """Solve the modules of a problem in series, without what no formulation states.
+
+    A schedule of the problem is one of what is solved, so what is proven of the latter bounds both. The bound is an `Optimum` if nothing
+    was left out and the method proves its schedule optimal.
+    """
+    modelable = relax_to_modelable(problem)
+    monitor = Monitor(modelable, Budget(deadline.limit), clock=deadline.clock)
     solution = monitor.run_alone("split")
-    if solution.status in (Status.OPTIMAL, Status.INFEASIBLE):
+    if modelable is problem and solution.status in (Status.OPTIMAL, Status.INFEASIBLE):
         return Optimum(solution.proof.value, solution.proof.name, solution.proof.evidence)
     return solution.proof
 
@@ -57,7 +62,7 @@ def split_modules(problem: Problem, *, levels: Levels | None = None, best: Bound
 def linear_relaxation(problem: Problem, *, levels: Levels | None = None, best: Bound = NO_BOUND, deadline: Deadline = NEVER) -> Bound:
     """Return the least makespan if tasks may be in fractions on several devices, each before and after the other.
 
-    The linear program is solved by HiGHS; the value is that of its Lagrangian at the prices found, with
+    Every schedule is a solution of the formulation's rows, and of their linear relaxation, with its makespan as objective. The linear program is solved by HiGHS; the value is that of its Lagrangian at the prices found, with
     rounding subtracted, so it does not rest on the solver's tolerance. Raises `OutOfTime` if the model cannot be
     made by the deadline.
     """
@@ -66,7 +71,11 @@ def linear_relaxation(problem: Problem, *, levels: Levels | None = None, best: B
 
 @checked
 def dual_bound(problem: Problem, *, levels: Levels | None = None, best: Bound = NO_BOUND, deadline: Deadline = NEVER) -> Bound:
-    """Return what SCIP proves of a formulation by the deadline; raises `OutOfTime` if the model cannot be made by then."""
+    """Return what SCIP proves of a formulation by the deadline; raises `OutOfTime` if the model cannot be made by then.
+
+    A schedule is a solution of the formulation (see `hetsched.models.formulation`) of the problem or of one that is no harder, and its
+    makespan the objective, so a dual bound of the solver is a bound on the makespan as far as the solver is right.
+    """
     formulation = formulate(relax_to_modelable(problem), symmetry="tasks", deadline=deadline)
     return formulation.solve("scip", time_limit=deadline.limit).proof
 
