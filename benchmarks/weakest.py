@@ -393,8 +393,8 @@ def text(results: Results, limit: float | None) -> str:
         missed += [] if reached else [row.what]
     taken = results.taken(lambda case: case["row"] in ROWS)
     head = (
-        f"Taken on: {taken}. {len(lines) - len(missed)} of {len(lines)} targets are reached; the figures of the others are bold. `auto` has "
-        f"all cores, other methods one, for the same wall-clock time. {ABSENT}"
+        f"Taken on: {taken}. {len(lines) - len(missed)} of {len(lines)} targets are reached; the figures of the others are bold. "
+        f"`auto` has all cores, other methods one, for the same wall-clock time. {ABSENT}"
     )
     return "\n\n".join([head, figures.table(["where", "before", "to reach", "measured"], lines)])
 

@@ -62,9 +62,9 @@ def split_modules(problem: Problem, *, levels: Levels | None = None, best: Bound
 def linear_relaxation(problem: Problem, *, levels: Levels | None = None, best: Bound = NO_BOUND, deadline: Deadline = NEVER) -> Bound:
     """Return the least makespan if tasks may be in fractions on several devices, each before and after the other.
 
-    Every schedule is a solution of the formulation's rows, and of their linear relaxation, with its makespan as objective. The linear program is solved by HiGHS; the value is that of its Lagrangian at the prices found, with
-    rounding subtracted, so it does not rest on the solver's tolerance. Raises `OutOfTime` if the model cannot be
-    made by the deadline.
+    Every schedule is a solution of the formulation's rows, and of their linear relaxation, with its makespan as objective. The linear
+    program is solved by HiGHS; the value is that of its Lagrangian at the prices found, with rounding subtracted, so it does not rest on
+    the solver's tolerance. Raises `OutOfTime` if the model cannot be made by the deadline.
     """
     return relax(formulate(relax_to_modelable(problem), symmetry="tasks", deadline=deadline), deadline)
 
