@@ -50,6 +50,18 @@ def test_nothing_beyond_the_upper_bound_is_claimed() -> None:
     assert relaxation.linear_relaxation(problem).value <= 73
 
 
+@pytest.mark.parametrize("memory", ["static", "peak"])
+def test_only_the_optimum_of_the_problem_itself_ends_the_bounds(memory: str) -> None:
+    """The optimum without peak memory counted as that of the problem, so that no bound came after it."""
+    graph = hs.workloads.rwnn("er", 6, modules=3, seed=0)
+    durations = np.random.default_rng(0).integers(1, 9, (graph.n_tasks, 2)).astype(float)
+    problem = hs.Problem(graph, hs.Cluster(["x", "y"], bandwidth=1e6), durations=durations, memory=memory)
+    one = relaxation.split_modules(problem, deadline=Deadline.after(60.0))
+    assert isinstance(one, relaxation.Optimum) == (memory == "static")
+    names = [proof.name for proof in best.every(problem, deadline=Deadline.after(60.0))]
+    assert names.index("split") < len(names) - 1 if memory == "peak" else names[-1] == "split"
+
+
 def test_what_no_formulation_supports_is_relaxed_or_refused() -> None:
     graph = hs.TaskGraph(["a"], weight_bytes=9)
     small = hs.Cluster([hs.Device("x", memory_bytes=5)])
