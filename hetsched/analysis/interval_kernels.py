@@ -68,22 +68,21 @@ def intervals(arrays: ProblemArrays, order: IntArray, rank: IntArray, seconds: F
 
 @kernel
 def longest(
-    arrays: ProblemArrays, order: IntArray, least: FloatArray, most: FloatArray, first: IntArray, seconds: FloatArray, start: FloatArray
+    arrays: ProblemArrays, order: IntArray, least: FloatArray, most: FloatArray, first: IntArray, seconds: FloatArray, scratch: FloatArray
 ) -> float:
     """Return the longest path of tasks and intervals.
 
     Task i takes from ``least[i]`` to ``most[i]``. From the start of ``first[i]``, if that is not -1, to the end of i there are at
-    least ``seconds[i]``. `start` [n] is scratch.
+    least ``seconds[i]``. `scratch` is [2, n].
     """
-    length = 0.0
+    length, start, end = 0.0, scratch[0], scratch[1]
     for i in order:
         start[i] = 0.0
         for x in range(arrays.pred_ptr[i], arrays.pred_ptr[i + 1]):
-            p = arrays.pred[x]
-            start[i] = max(start[i], start[p] + least[p])
+            start[i] = max(start[i], end[arrays.pred[x]])
+        end[i] = start[i] + least[i]
         if first[i] >= 0:
-            end = start[first[i]] + seconds[i]
-            length = max(length, end)
-            start[i] = max(start[i], end - most[i])
-        length = max(length, start[i] + least[i])
+            end[i] = max(end[i], start[first[i]] + seconds[i])
+            start[i] = max(start[i], end[i] - most[i])
+        length = max(length, end[i])
     return length

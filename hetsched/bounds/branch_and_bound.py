@@ -42,11 +42,27 @@ def few(problem: Problem) -> bool:
 def orders(problem: Problem, *, levels: Levels | None = None, best: Bound = NO_BOUND, deadline: Deadline = NEVER) -> Bound:
     """Return the largest makespan that is refuted without a branch, by heads, tails, loads and the orders of two tasks on a device.
 
-    Take one input of a schedule of makespan T, and its tasks alone: none of them begins earlier than its head, and after each there is its
-    tail. If two tasks run on one device, one is the first; where head, both durations and tail of one order exceed T it is the other
-    one, which raises the head of the later task and the tail of the earlier one. A task cannot run where head, duration and tail exceed
-    T, and a set of tasks needs no more of the devices than there is between its heads and tails. If a task is left without a device, or a
-    set without room, there is no such schedule. Contention and other inputs only lengthen.
+    Take one input of a schedule of makespan T, and its tasks alone, each for the least time that a batch of it takes on its device: none
+    of them begins earlier than its head, and after each there is its tail. Contention and other inputs only lengthen. What follows is
+    repeated until heads and tails stay; read from the end, what is said of heads holds for tails.
+
+    *Parents.* From another device the data of a parent reach device k at some time at the earliest. Those parents of a task on k for which
+    that is later than its start run on k, one after another, none before its head. So the start is at least the least time by which
+    the parents that this time leaves on k can end there.
+
+    *Orders.* Of two tasks that take time and have one device left, the same, one is the first; where head, both durations and tail of one
+    order exceed T it is the other one, which raises the head of the later task and the tail of the earlier one.
+
+    *Loads.* Give each device a price, all together 1. A set of tasks costs at least the sum of what each costs where it is cheapest. A
+    device is free for the set for no more than T, less the least head and the least tail of those of the set that may run on it; one on
+    which none runs is free for nothing. So the cost is at most the sum of prices times what is free. Devices that are alike for the set
+    have equal prices; the first tasks on those that work are distinct, so their heads are in total no less than as many of the least, and
+    so are the tails of the last ones. A task that comes after all of a set starts no earlier than the set can end.
+
+    *Devices.* A task cannot run where head, duration and tail exceed T, nor can those that are co-located with it; and the weights of tasks
+    with one device left have to fit its memory. If a task is left without a device, weights do not fit, or a set costs more than
+    what is free, there is no such schedule. Where all times are multiples of a number, so is the makespan of some shortest schedule, and
+    the bound is rounded up to one.
     """
     levels = Levels(problem) if levels is None else levels
     subset = _everything(SingleInputProblem(problem, levels.least))

@@ -45,7 +45,13 @@ def memory(problem: Problem, *, levels: Levels | None = None, best: Bound = NO_B
 
 @checked
 def critical_path(problem: Problem, *, levels: Levels | None = None, best: Bound = NO_BOUND, deadline: Deadline = NEVER) -> Bound:
-    """Return the length of the longest path of shortest batches, unavoidable transfers included."""
+    """Return the length of the longest path of shortest batches, unavoidable transfers included.
+
+    A task starts on a device no earlier than the data of each parent are there, from the parent's own device: with the best one for each
+    parent, and the shortest batch of a task, that is its least start there, in topological order. In the reverse order the same is its
+    tail, the least time from its end to the end of the schedule. A task runs on some device: the least, over its devices, of start,
+    duration and tail is a bound on the makespan, and the bound is the largest over the tasks.
+    """
     path = (Levels(problem) if levels is None else levels).merged.levels.critical_path
     if math.isinf(path.length):
         return Bound(

@@ -28,7 +28,8 @@ _WORK = 5e7
 def path_of_intervals(problem: Problem, *, levels: Levels | None = None, best: Bound = NO_BOUND, deadline: Deadline = NEVER) -> Bound:
     """Return the longest path on which the tasks between a fork and a join take as long as the best schedule of them alone.
 
-    Take one input. The interval from task u to task v is u, v and every task on a path between them. In a schedule, the tasks of the
+    Take one input, and shorten every batch to the least time that a batch of its task takes on its device: it is still a schedule of
+    that input. The interval from task u to task v is u, v and every task on a path between them. In a schedule, the tasks of the
     interval begin no earlier than u, as they all depend on it, and end no later than v. So what is in a schedule of them, moved to
     begin at 0, is a schedule of the interval, with its transfers; from the start of u to the end of v there is at least the optimum of
     the interval, c(u, v), whatever other tasks do. With s(i) and f(i) for lower bounds of the start and the end of task i on any
@@ -36,9 +37,9 @@ def path_of_intervals(problem: Problem, *, levels: Levels | None = None, best: B
 
         f(v) = max(s(v) + the least duration of v, s(u) + c(u, v)),   s(v) = max(f of the parents of v, f(v) - the longest duration of v)
 
-    are lower bounds again: where v takes d, its start is at least its least end less d. The largest end is the bound; transfers
-    outside of intervals do not count. Instead of the optimum c(u, v) there may be a bound on it: what branch and bound refutes
-    (see `hetsched.bounds.modular`).
+    are lower bounds again, with the durations of so shortened batches: where v takes d, its start is at least its least end less d. The
+    largest end is the bound; transfers outside of intervals do not count. Instead of the optimum c(u, v) there may be a bound on it: what
+    branch and bound refutes (see `hetsched.bounds.modular`).
 
     Each task with several parents is the end of at most one interval, of up to `LARGEST` tasks. Equal intervals, of which the layers of
     a network have many, are bounded once, those with the most work in all first.
@@ -64,7 +65,7 @@ def path_of_intervals(problem: Problem, *, levels: Levels | None = None, best: B
         for inside, _ in alike:
             first[inside[0]], seconds[inside[0]] = inside[-1], value
         bounded += 1
-    value = kernels.longest(arrays, order, shortest, longest, first, seconds, np.empty(problem.n_tasks))
+    value = kernels.longest(arrays, order, shortest, longest, first, seconds, np.empty((2, problem.n_tasks)))
     return Bound(
         value,
         "path of intervals",

@@ -112,7 +112,7 @@ def _worth_splitting(problem: Problem) -> bool:
 
 @method(
     "split",
-    summary="MILP-SPLIT: module by module between the tasks that cut the graph, joined by a dynamic program",
+    summary="MILP-SPLIT, module by module and joined by a dynamic program, then windows of the schedule",
     source="DiviML, equations (1) to (7)",
     kind=Kind.EXACT,
     distributes=True,

@@ -248,10 +248,16 @@ def perform(message: bytes, begin: Callable[[], object] = lambda: None) -> Row:
 
 
 def timed(call: Callable[[], Any]) -> tuple[Any, Row]:
-    """Return the result of a call, and its wall-clock seconds and CPU seconds of all threads."""
-    wall, cpu = time.perf_counter(), time.process_time()
+    """Return the result of a call, and its wall-clock seconds and CPU seconds of all threads and of processes that have ended."""
+    wall, cpu = time.perf_counter(), _cpu_seconds()
     result = call()
-    return result, {"wall_s": time.perf_counter() - wall, "cpu_s": time.process_time() - cpu}
+    return result, {"wall_s": time.perf_counter() - wall, "cpu_s": _cpu_seconds() - cpu}
+
+
+def _cpu_seconds() -> float:
+    """Return the CPU seconds of this process, and of those that it has started and that have ended."""
+    times = os.times()
+    return time.process_time() + times.children_user + times.children_system
 
 
 def improvements(solution: Solution) -> list[list[float]]:

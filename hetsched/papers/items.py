@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -32,10 +32,23 @@ class Claim:
     verdict: Verdict
     reason: str
 
+    def undecided(self, because: str) -> Claim:
+        """Return the claim as one that the measurements here do not decide, either way; `because` follows the verdict that they had."""
+        if self.verdict is Verdict.UNSEEN:
+            return self
+        return Claim(self.text, Verdict.UNSEEN, f"{self.reason}; {self.verdict}{because}")
+
     @classmethod
     def decided(cls, text: str, held: bool, reason: str) -> Claim:
         """Return a claim that measurements decide."""
         return cls(text, Verdict.HELD if held else Verdict.NOT_HELD, reason)
+
+
+BY_MODEL = " by a cost model alone, where the paper ran it on devices"
+ON_CPU = " on threads of a CPU, where the paper's devices are GPUs"
+OTHER_GRAPHS = " on graphs that are not the paper's"
+OUR_MEMORY = " under a limit of memory that is ours"
+"""Why a claim is undecided, see `Claim.undecided`."""
 
 
 @dataclass(frozen=True)
@@ -89,8 +102,10 @@ class Paper:
     items: Sequence[Item]
     measure: Callable[[Case, Path | None], Row]
     """Measure a case, in a process of its own, given `Setting.data`; return what is added to the case. ``"says"`` is told as progress."""
-    unseen: Sequence[Claim] = ()
-    """Claims that no item can decide."""
+    about: str = field(default="", kw_only=True)
+    """What is so of all its items; printed before them."""
+    besides: Sequence[Claim] = ()
+    """Claims that no item decides, with their verdicts."""
 
     def item(self, name: str) -> Item:
         """Return an item by its name."""

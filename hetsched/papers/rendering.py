@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from hetsched.papers.reproducing import Reproduction
 
 
+DIFFERENT = "these instances, or the schedules compared with, differ from the paper's"
+"""What follows where lower bounds exclude a figure of a paper."""
 NOT_YET = "not measured yet"
 
 
@@ -25,7 +27,7 @@ def text(reproduction: Reproduction) -> Iterator[str]:
 
 def _lines(reproduction: Reproduction) -> Iterator[str]:
     yield f"{reproduction.paper.name} {reproduction.item.name}: {reproduction.item.title}"
-    yield f"differs from the paper: {reproduction.item.differs}"
+    yield f"differs from the paper: {' '.join(filter(None, [reproduction.item.differs, reproduction.paper.about]))}"
     yield from _limit(reproduction)
     yield f"taken on: {reproduction.taken or 'nothing is measured yet'}"
     if reproduction.outdated:
@@ -56,7 +58,7 @@ def page(reproductions: Sequence[Reproduction]) -> str:
         paper = reproduction.paper
         if paper.name not in seen:
             seen.add(paper.name)
-            parts += [f"## {paper.title}", f"{paper.source}. `hetsched reproduce {paper.name}`."]
+            parts += [f"## {paper.title}", f"{paper.source}. `hetsched reproduce {paper.name}`.", *filter(None, [paper.about])]
         parts += list(_section(reproduction))
     return "\n\n".join(parts) + "\n"
 
@@ -64,15 +66,20 @@ def page(reproductions: Sequence[Reproduction]) -> str:
 _INTRODUCTION = (
     "This page is made by `hetsched reproduce` of the results in the folder beside it: each table and figure of the five papers that is "
     "measured here, beside the paper's own figures, and each claim with a verdict: *held*, *not held* or *cannot be seen here*. What "
-    "differs from the paper's experiment stands before the figures; what is not measured yet says so. Durations are those of cost models "
+    "differs from the paper's experiment stands before the figures; what is not measured yet says so. The figures are those of the day and "
+    "the version that are named; `hetsched reproduce` says how many were measured with other sources. Durations are those of cost models "
     "or made by a generator unless an item says that they are measured, so milliseconds compare within a table, not with the paper's."
 )
-_RULE = (
-    "A claim is held if all that was measured for it has it. One about every setting is not held if one setting contradicts it; seeds and "
-    "repetitions that disagree decide nothing. It cannot be seen here if what it speaks of was not run, is so by construction, or in more "
-    "than half of the instances is hidden by a limit that is shorter than the paper's or by the schedule that a method begins with, unless "
-    "lower bounds contradict it."
-)
+_RULE = """A claim is *held* if everything measured here agrees with it, and *not held* if it does not; one about every setting is not held
+if one setting contradicts it. A claim *cannot be seen here*
+
+- if what it speaks of was not run, or is so by construction;
+- if seeds or repetitions disagree;
+- if in more than half of the instances a limit that is shorter than the paper's, or the schedule that a method begins with, hides it;
+- if the paper ran it on devices, and here it is computed by a cost model alone, or measured on another kind of device;
+- if graphs or a limit of memory that are not the paper's decide it;
+- if in more than half of the instances lower bounds exclude the figure: then the instances, or the schedules compared with, differ from the
+  paper's, and nothing is said of its method."""
 
 
 def _section(reproduction: Reproduction) -> Iterator[str]:
@@ -102,7 +109,7 @@ def _claims(reproductions: Sequence[Reproduction]) -> str:
                 [name, one.item.name, claim.text, *((str(claim.verdict), claim.reason) if one.taken else (NOT_YET, ""))]
                 for claim in one.report.claims
             ]
-        rows += [[name, "", claim.text, str(claim.verdict), claim.reason] for claim in paper.unseen]
+        rows += [[name, "", claim.text, str(claim.verdict), claim.reason] for claim in paper.besides]
     return markdown(Table(["paper", "item", "claim", "verdict", "because"], rows), "---")
 
 

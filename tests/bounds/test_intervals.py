@@ -56,6 +56,16 @@ def test_work_beside_the_longest_path_counts_at_every_fork():
     assert np.isclose(path_of_intervals(problem).value, 17.0)
 
 
+def test_what_follows_an_interval_starts_after_its_end_whatever_the_join_takes():
+    durations = [[seconds] * 2 for seconds in (1.0, 5.0, 5.0, 1.0, 5.0, 1.0)]
+    durations[3][1] = 10.0  # so the start of the join is known less well than its end
+    problem = forks_and_joins([2, 1], durations, transfer=99.0)
+    found = brute_force(problem)
+    assert found is not None
+    assert found.makespan == 18.0
+    assert np.isclose(path_of_intervals(problem).value, 18.0)
+
+
 def test_intervals_follow_one_another_in_a_graph_too_large_for_one():
     widths = [3] * LARGEST
     n = 1 + 4 * LARGEST

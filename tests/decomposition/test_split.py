@@ -180,7 +180,7 @@ def test_without_a_search_the_split_is_no_longer_than_its_starts(problem, channe
 )
 def test_windows_shorten_the_schedules_of_overlapping_modules(communication, inputs):
     """At each step the schedule is shorter than before; the split alone answers the same twice."""
-    stack = instances.profiled(6, 4, channels=2, inputs=inputs)
+    stack = instances.short(6, 4, channels=2, inputs=inputs)
     problem = stack.replace(communication=communication)
     options = {"channels": 2, "largest": 8, "improve": False, "solver": "annealing" if inputs > 1 else None}
     one, other = (hs.solve(problem, "split", evaluations=400, options=options) for _ in range(2))

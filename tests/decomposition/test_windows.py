@@ -159,7 +159,7 @@ def test_windows_of_very_many_batches_are_passed_over(monkeypatch):
 def test_the_temperature_falls_with_time_and_evaluations_and_is_none_without_other_batches_or_limits():
     clock = SteppingClock(step=0)
     for inputs in (1, 4):
-        problem = instances.profiled(4, 2, inputs=inputs)
+        problem = instances.short(4, 2, inputs=inputs)
         schedule = hs.solve(problem, "heft").schedule
         monitor = Monitor(problem, Budget(100.0), clock=clock)
 
@@ -198,7 +198,7 @@ def test_batches_of_a_task_on_one_device_become_one():
 @pytest.mark.slow
 @pytest.mark.parametrize("inputs", [1, 16])
 def test_sweeps_heed_limits_and_never_take_a_longer_schedule(inputs):
-    problem = instances.profiled(6, 3, channels=2, inputs=inputs)
+    problem = instances.short(6, 3, channels=2, inputs=inputs)
     schedule = hs.solve(problem, "heft").schedule
     for seconds, evaluations in ((0.0, None), (4000.0, None), (math.inf, 25)):
         clock = SteppingClock(step=1.0)

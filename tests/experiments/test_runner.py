@@ -6,6 +6,7 @@ import contextlib
 import importlib
 import os
 import pickle
+import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -229,3 +230,9 @@ def test_the_workers_of_a_dask_client_measure_too(tmp_path: Path, work: ModuleTy
     (row,), failures = store.rows(), store.failures()
     assert row["process"] not in (os.getpid(), worker)
     assert sorted(failure["error"] for failure in failures) == ["ValueError: no such thing", "its process ended by itself with exit code 7"]
+
+
+def test_seconds_of_a_call_include_those_of_processes_that_it_has_started() -> None:
+    busy = "import time\nwhile time.process_time() < 0.3: pass"
+    _, spent = runner.timed(lambda: subprocess.run([sys.executable, "-c", busy], check=True))
+    assert spent["cpu_s"] >= 0.25

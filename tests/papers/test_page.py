@@ -28,5 +28,5 @@ def test_every_claim_has_a_row_and_every_item_a_section() -> None:
         assert f"\n## {paper.title}\n" in text
         for item in paper.items:
             assert f"\n### {item.title}\n" in text
-        for claim in paper.unseen:
+        for claim in paper.besides:
             assert claim.text in text

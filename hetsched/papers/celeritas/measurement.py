@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from hetsched.papers.celeritas import evaluation, testbed
 from hetsched.papers.celeritas.evaluation import COMPARED
 from hetsched.papers.celeritas.placement import Found, beside, placements
-from hetsched.papers.items import Case, Claim, Item, Report, Row, Setting, Table, Verdict
+from hetsched.papers.items import BY_MODEL, ON_CPU, OUR_MEMORY, Case, Claim, Item, Report, Row, Setting, Table, Verdict
 from hetsched.papers.rendering import number, percent
 
 STEPS = 55
@@ -16,7 +16,7 @@ STEPS = 55
 OWN = 0.03
 """The share of the time of measuring that the seconds of Celeritas' own processes may take."""
 PRINTED = {"m-topo": ("6.0", "OOM", "38.45", ""), "dfs-topo": ("4.22", "10.07", "34.3", ""), "celeritas": ("4.32", "9.50", "9.58", "")}
-"""Minutes that the paper's text tells, in the order of `testbed.PAPERS`; its figure has no others to read."""
+"""Minutes that the paper's text states, in the order of `testbed.PAPERS`; its figure has no others to read."""
 
 
 def cases(setting: Setting) -> list[Case]:
@@ -91,11 +91,12 @@ def _claims(found: Found, measured: Sequence[Row]) -> Iterator[Claim]:
     def told(graph: str) -> str:
         return f"{graph}: {', '.join(f'{method} {_cell(found, graph, method)}' for method in COMPARED)} min"
 
-    def claim(text: str, graphs: Sequence[str], holds: Sequence[bool]) -> Claim:
+    def claim(text: str, graphs: Sequence[str], holds: Sequence[bool], why: str | None = BY_MODEL) -> Claim:
         known = [graph for graph in graphs if graph in full]
         if not known or (len(known) < len(graphs) and all(holds)):
             return Claim(text, Verdict.UNSEEN, "; ".join([*map(told, known), "not measured" if not known else "the rest is not measured"]))
-        return Claim.decided(text, all(holds), "; ".join(map(told, known)))
+        made = Claim.decided(text, all(holds), "; ".join(map(told, known)))
+        return made if why is None else made.undecided(why)
 
     yield claim(
         "Measuring under DFS-TOPO takes less time than under m-TOPO: 4.22 of 6.0 minutes on Inception_V3, 34.3 of 38.45 on the Transformer",
@@ -107,6 +108,7 @@ def _claims(found: Found, measured: Sequence[Row]) -> Iterator[Claim]:
         f"{percent(OWN)} at most), by the model and by the clock on small models",
         testbed.PAPERS,
         [own["celeritas"] <= (1 + OWN) * own["dfs-topo"] for own in full.values()],  # type: ignore[operator]
+        None,
     )
     yield _both(modelled, by_clock(modelled.text, measured, "dfs-topo", OWN))
     yield claim(
@@ -124,12 +126,14 @@ def _claims(found: Found, measured: Sequence[Row]) -> Iterator[Claim]:
         "On NMT m-TOPO ends out of memory despite a best effort, DFS-TOPO and Celeritas do not",
         ("nmt",),
         [own == [False, True, True]] if own else [],
+        OUR_MEMORY,
     )
 
 
 def _clock(rows: Sequence[Row]) -> Claim:
     """Return the claim about the placements as measured on this machine, where tensors hardly take time to move."""
-    return by_clock("Under Celeritas' placement measuring takes less time than under m-TOPO, by the clock on small models", rows, "m-topo")
+    text = "Under Celeritas' placement measuring takes less time than under m-TOPO, by the clock on small models"
+    return by_clock(text, rows, "m-topo").undecided(ON_CPU)
 
 
 def by_clock(text: str, rows: Sequence[Row], rival: str, more: float = 0.0) -> Claim:
@@ -146,10 +150,11 @@ def by_clock(text: str, rows: Sequence[Row], rival: str, more: float = 0.0) -> C
     for name, longer in beyond.items():
         own, other = (_of(rows, name, method, "runs") for method in ("celeritas", rival))
         change = statistics.median(own) / statistics.median(other) - 1
-        told.append(f"{name} {_range(own)} s against {_range(other)} s ({100 * change:+.1f} %), longer in {sum(longer)} of {len(longer)}")
+        times = f"{name} {_range(own)} s against {_range(other)} s ({100 * change:+.1f} %)"
+        told.append(f"{times}, all runs longer in {sum(longer)} of {len(longer)} repetitions")
     if not rows:
         return Claim(text, Verdict.UNSEEN, "not measured by the clock")
-    reason = f"by the clock, Celeritas against {rival}, with the repetitions in which every run is longer: {'; '.join(told)}"
+    reason = f"by the clock, Celeritas against {rival}, {'; '.join(told)}"
     if any(map(all, beyond.values())):
         return Claim.decided(text, False, reason)
     if all(map(all, within.values())) and len(within) == len(evaluation.PRINTED):
@@ -159,10 +164,11 @@ def by_clock(text: str, rows: Sequence[Row], rival: str, more: float = 0.0) -> C
 
 
 def _both(modelled: Claim, measured: Claim) -> Claim:
-    """Return a claim that is held if it is by the model and by the clock, and not held if it is not by one of them."""
+    """Return a claim that would be held if it is by the model and by the clock, and not held if it is not by one of them."""
     verdicts = {modelled.verdict, measured.verdict}
     worst = next(verdict for verdict in (Verdict.NOT_HELD, Verdict.UNSEEN, Verdict.HELD) if verdict in verdicts)
-    return Claim(modelled.text, worst, f"by the model {modelled.verdict}: {modelled.reason}; {measured.reason}: {measured.verdict}")
+    told = f"by the model {modelled.verdict}: {modelled.reason}; {measured.reason}: {measured.verdict}"
+    return Claim(modelled.text, worst, told).undecided(f"{ON_CPU}, or by a cost model")
 
 
 FIGURE_6 = Item(
@@ -170,7 +176,7 @@ FIGURE_6 = Item(
     "Figure 6: time of measuring the large batch under three placements",
     f"the first table has the graphs, durations and memory of Table 3: {STEPS} steps by the model, as the paper drops 5 and takes 50, and "
     "the seconds of placing; the small batches before and the profiler's own time are left out. m-TOPO claims the memory of the first "
-    "task of a label alone, as the paper tells. The paper's minutes are those of its text. The second table is measured: "
+    "task of a label alone, as the paper says. The paper's minutes are those of its text. The second table is measured: "
     f"{evaluation.SMALL_MODELS}; the profiler runs one task after another and copies tensors between threads, so that only what is "
     "moved differs.",
     cases,

@@ -117,6 +117,10 @@ class Found:
         steps = self.steps(graph, method)
         return sum(steps) / len(steps) if steps else math.inf
 
+    def fitting(self, graph: str, method: str) -> str:
+        """Return the method, or if it is one of Baechi's that ends over the memory its variant that claims labels whole."""
+        return f"{method}, labels whole" if method in BAECHI and math.isinf(self.step(graph, method)) else method
+
     def seconds(self, graph: str, method: str) -> list[float]:
         """Return the seconds of placement, one a repeat."""
         return [second for row in self.rows.get((graph, method), []) for second in row["seconds"]]

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from hetsched.papers.items import Claim, Verdict
-from hetsched.papers.rendering import number
+from hetsched.papers.rendering import DIFFERENT, number
 
 
 def judged(
@@ -36,12 +36,12 @@ def judged(
     """
     if not values:
         return Claim(text, Verdict.UNSEEN, absent)
-    asked = f"more than {shown(at_least)}" if math.isfinite(at_least) else f"at most {shown(at_most)}"
+    asked = f"held if more than {shown(at_least)}" if math.isfinite(at_least) else f"held if at most {shown(at_most)}"
     within = [at_least < value <= at_most for value in values]
     ordered = sorted(values)
     middle = (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
     spread = f", {shown(ordered[0])} to {shown(ordered[-1])}" if len(values) > 1 else ""
-    reason = f"median {shown(middle)}{spread}, of {len(values)} {each}{'s' * (len(values) > 1)}; claimed {asked}"
+    reason = f"median {shown(middle)}{spread}, of {len(values)} {each}{'s' * (len(values) > 1)}; {asked}"
     if all(within):
         return Claim(text, Verdict.HELD, reason)
     if any(within):
@@ -59,15 +59,19 @@ def unless_most(claim: Claim, count: int, known: int, where: str) -> Claim:
     return Claim(claim.text, Verdict.UNSEEN if count > known / 2 else claim.verdict, f"{claim.reason}; on {count} of {known} {where}")
 
 
-def unless_beyond(claim: Claim, most: Sequence[float], at_least: float, *, shown: Callable[[float], str]) -> Claim:
-    """Return a claim that a figure is above `at_least`; it is not held, whatever the limit, if by lower bounds no schedule has that.
+def unless_excluded(claim: Claim, most: Sequence[float], at_least: float, *, shown: Callable[[float], str]) -> Claim:
+    """Return a claim that a figure is above `at_least`; it cannot be seen here if in most repetitions lower bounds exclude that.
 
-    `most` is what the bounds allow, one for each repetition.
+    Then the instances, or the schedules compared with, differ from the paper's, and nothing is said of its method. `most` is what the
+    bounds allow, one for each repetition.
     """
     if not most:
         return claim
-    verdict = Verdict.NOT_HELD if max(most) <= at_least else claim.verdict
-    return Claim(claim.text, verdict, f"{claim.reason}; by the lower bounds no schedule has more than {shown(max(most))}")
+    reason = f"{claim.reason}; by the lower bounds no schedule has more than {shown(max(most))}"
+    excluded = sum(value <= at_least for value in most)
+    if excluded:
+        reason += f", and in {excluded} of {len(most)} none has what is claimed: {DIFFERENT}"
+    return Claim(claim.text, Verdict.UNSEEN if excluded > len(most) / 2 else claim.verdict, reason)
 
 
 def factor(value: float) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 import hetsched as hs
+from hetsched.arrays import IntArray
 from hetsched.bounds.modular import modular
 from hetsched.experiments.runner import improvements, timed
 from hetsched.papers.diviml.judging import unless_most
@@ -17,6 +18,8 @@ from hetsched.stopping import Deadline
 
 SPLIT_SECONDS, MILP_SECONDS = 600.0, 7200.0
 """The paper's limits for several inputs; for one it names none."""
+SAME = 1e-6
+"""By what share makespans differ by rounding."""
 DONE = 0.98
 """The share of its limit before which a method ended by itself."""
 BASELINES = {1: ("met", "greedy", "heft", "ea", "sa"), 2: ("bmet", "bgreedy", "bheft", "ea", "sa")}
@@ -38,7 +41,7 @@ HEAD = (
     *(f"ours: {name}" for name in OURS),
 )
 """Heads of the columns of `methods` but the bound; bMET, bGreedy and bHEFT for several inputs."""
-DIFFERS = (
+METHODS = (
     "MILP is the paper's model with its rows tightened, solved by SCIP, and again by CP-SAT; up to 100 tasks of one input SCIP bounds and "
     "branches by rules of this package, not by linear programs. MILP-SPLIT is the dynamic program over "
     "modules alone (`split` with `windows=False, improve=False`). That windows of its schedule are solved again is ours: `split` with "
@@ -46,9 +49,14 @@ DIFFERS = (
     "MILPs begin with the best schedule of best-device, HEFT, PEFT, DLS and BIL, for several inputs of bHEFT too, without the search that "
     "follows by default (`improve=False`), MILP-SPLIT with that of best-device, HEFT and bHEFT. The paper names no solver, gives for "
     "throughput two hours to its MILP and 600 s to everything else, and for latency no limit: in its Table III the split ends within 15 s, "
-    "the MILP within 98 minutes. Here every method has the same few seconds in one thread. The "
-    "bound is `hs.bound`; the paper's recursion is beside it for one input."
+    "the MILP within 98 minutes. The bound is `hs.bound`."
 )
+"""What is said once of the methods of all items."""
+
+
+def limits(seconds: float, seeds: Sequence[int], but: str = "") -> str:
+    """Return what is said of the limit and the seeds of an item, and of a method with another limit."""
+    return f"Every method{but} has the same {seconds:g} s in one thread, on the instances of seeds {', '.join(map(str, seeds))}."
 
 
 def baselines(inputs: int) -> tuple[str, ...]:
@@ -61,8 +69,10 @@ def methods(inputs: int) -> tuple[str, ...]:
     return ("best-device", *baselines(inputs), *MILP, SPLIT, *OURS, BOUND)
 
 
-def solved(problem: hs.Problem, case: Mapping[str, Any], options: Mapping[str, Any] | None = None) -> Row:
-    """Solve a problem by ``case["method"]`` within ``case["limit"]`` seconds with ``case["seed"]``; `options` are more of `split`.
+def solved(problem: hs.Problem, case: Mapping[str, Any], options: Mapping[str, Any] | None = None, modules: IntArray | None = None) -> Row:
+    """Solve a problem by ``case["method"]`` within ``case["limit"]`` seconds with ``case["seed"]``.
+
+    `options` are more of `split`, `modules` are the tasks of each module for the paper's recursion.
 
     Returns
     -------
@@ -73,8 +83,14 @@ def solved(problem: hs.Problem, case: Mapping[str, Any], options: Mapping[str, A
     method, limit = case["method"], case["limit"]
     prepare(method, problem.inputs)
     if method in BOUNDS:
-        bound, spent = timed(lambda: _bound(problem, method, limit))
-        return {"makespan": bound.value, "history": [], "proven": False, **spent, "says": f"{bound.value * 1e3:.6g} ms by {bound.name}"}
+        bound, spent = timed(lambda: _bound(problem, method, limit, modules))
+        return {
+            "makespan": bound.value,
+            "history": [],
+            "proven": False,
+            **spent,
+            "says": f"{bound.value * 1e3:.6g} ms by {bound.name}: {bound.evidence}",
+        }
     given = {**OPTIONS.get(method, {}), **((options or {}) if _solver(method) == WINDOWS else {})}
     solution, spent = timed(lambda: hs.solve(problem, _solver(method), time_limit=limit, seed=case["seed"], threads=1, options=given))
     made = None if solution.schedule is None else solution.makespan
@@ -87,9 +103,9 @@ def _solver(method: str) -> str:
     return WINDOWS if method == SPLIT else method
 
 
-def _bound(problem: hs.Problem, name: str, limit: float) -> hs.Bound:
+def _bound(problem: hs.Problem, name: str, limit: float, modules: IntArray | None) -> hs.Bound:
     if name == RECURSION:
-        return modular(problem, literal=True, deadline=Deadline.after(limit))
+        return modular(problem, literal=True, modules=modules, deadline=Deadline.after(limit))
     return hs.bound(problem, time_limit=limit)
 
 

@@ -49,7 +49,7 @@ UNSEEN = [
         ),
         (
             "ResNet-34 and ResNet-50 gain 2 to 5 % by running the convolutions of their short-cuts in parallel (section 5)",
-            f"the gain is within the contention model's error. {_GPU}",
+            "the gain is within the contention model's error",
         ),
     )
 ]

@@ -54,7 +54,8 @@ class Network(NamedTuple):
 MODEL = (
     "the durations are those of a model, `hetsched.costs.Contention`, whose constants are fitted to the authors' latencies of "
     "Inception-v3 on a V100 (Table 3 here); latencies of that network that were held out of the fit are within "
-    f"{100 * Contention.error:.0f} %. The authors measured. A schedule that is the best by a model is rather less good than it seems."
+    f"{100 * Contention.error:.0f} %. The authors measured; their milliseconds are those of the README of their program, of several runs. "
+    "A schedule that is the best by a model is rather less good than it seems."
 )
 """What differs wherever stages have the model's seconds."""
 

@@ -20,7 +20,7 @@ PAPER = Paper(
     'B. Zhang et al., "Moirai: Towards Optimal Placement for Distributed Inference on Heterogeneous Devices", 2023',
     (graphs.TABLE_4, latency.FIGURE_9, fusion.FIGURE_10, times.TABLE_5),
     _measure,
-    unseen=(
+    besides=(
         Claim(
             "Relaxing the MILP reduces the placement time significantly (section IV-B)",
             Verdict.UNSEEN,

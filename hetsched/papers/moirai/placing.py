@@ -148,5 +148,5 @@ def seen(claim: Claim, rows: Sequence[Row], places: Iterable[Place]) -> Claim:
     others = ", ".join(f"`{name}` {count}" for name, count in finders.most_common() if name != "moirai")
     if claim.verdict is Verdict.UNSEEN or not others:
         return claim
-    found = f"schedules that would decide, by the method that found them: Moirai's MILP itself {finders['moirai']}, {others}"
+    found = f"of the schedules that decide, Moirai's MILP found {finders['moirai']}, methods from whose schedules it starts {others}"
     return Claim(claim.text, Verdict.UNSEEN, f"{claim.reason}; {found}")

@@ -125,9 +125,10 @@ def _minutes(rows: Sequence[Row]) -> Claim:
 TABLE_5 = Item(
     "table-5",
     "Table V: placement generation time",
-    "what is told at Figure 9. Seconds are those of the method alone in one process on the machine named, the least of two runs if they "
-    f"are short, with limits: {', '.join(f'{method} {seconds:g} s' for method, seconds in LIMITS.items())}; of Moirai the MILP without the "
-    "search after it. A range is of the two clusters and of all seeds; the paper does not say which cluster its times are for.",
+    "what Figure 9 states. Seconds are those of the method alone in one process on the machine named, the least of two runs if they "
+    f"are short, with limits: {', '.join(f'{method} {seconds:g} s' for method, seconds in LIMITS.items())}; of Moirai the MILP, "
+    "which has half of its limit, without the search after it. A range is of the two clusters and of all seeds; the paper does not say "
+    "which cluster its times are for.",
     cases,
     report,
     needs=(("torch", "torch"), ("highspy", "solvers")),

@@ -404,13 +404,15 @@ SECTION_3 = Item(
     f"the graphs and durations of section-2 and noise of {percent(NOISE)} for each task; changes come after {CHANGE} of "
     f"{ITERATIONS} iterations. The first placement is repartition's from blocks, by operations; where costs are imprecise, "
     "these are all that a policy knows at first, otherwise it knows the durations before the change. "
-    "Three readings of the paper's thresholds of 95 % and 50 % are here, and a claim is decided by the one that speaks for it most. "
+    "Three readings of the paper's thresholds of 95 % and 50 % are here, and a claim is decided by the one that speaks for it "
+    "most, not all by the same. "
     "`as printed`, utilisation is a share of the iteration, each device above offers one node, and each below takes one, which ones by "
     "chance. `as printed (relative)` differs in that utilisation is a share of that of the busiest device on the resource. With `moves "
     "that gain` it is relative too, and a node moves only if that shortens the estimated iteration, with cool-downs, probes, and "
     "estimates by a factor for each device and link: rules of ours, by which nothing moves where several devices are equally slow and no "
     "single move shortens the iteration. `without tags` is this one with all tasks bound by compute. With gamma 0.9, the search and the "
-    "solve, which knows the change, are ours, not the paper's. What a policy decides takes no time.",
+    "solve, which knows the change, are ours, not the paper's. What a policy decides takes no time. Each scenario has "
+    f"{SEEDS} seeds, solving again {LIMIT:g} s.",
     cases,
     report,
     needs=(("torch", "torch"),),

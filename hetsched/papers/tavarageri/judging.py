@@ -25,12 +25,12 @@ def judged(text: str, cells: Mapping[str, Sequence[bool]], figures: str) -> Clai
         return Claim(text, Verdict.UNSEEN, "not measured")
     always = [name for name, each in measured.items() if all(each)]
     never = [name for name, each in measured.items() if not any(each)]
-    reason = f"{figures}; it is so in {len(always)} of {len(measured)} settings"
+    reason = f"{figures}; true in {len(always)} of {len(measured)} settings"
     if len(always) == len(measured):
         return Claim(text, Verdict.HELD, reason)
     if never:
         names = f" ({'; '.join(never)})" if len(never) < len(measured) else ""
-        return Claim(text, Verdict.NOT_HELD, f"{reason}, and in no repetition of {len(never)}{names}")
+        return Claim(text, Verdict.NOT_HELD, f"{reason}, and false in every repetition of {len(never)}{names}")
     return Claim(text, Verdict.UNSEEN, f"{reason}; in the others repetitions disagree")
 
 
