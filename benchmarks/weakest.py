@@ -252,6 +252,20 @@ MIXED = (*STACKS, "GoogLeNet, delay", "GoogLeNet, port", "mk06", "mk10", "100-ra
 
 ABSENT = "Two more instances with a target are not in the public data, so nothing is measured: workflows (soykb, gap 10 %), and mk13 (392)."
 
+
+def _batches(what: str, kind: Callable[..., hs.Problem], before: str) -> Weakness:
+    """Return the weakness in 16 inputs on stacks of a kind."""
+    return Weakness(
+        f"16 inputs on stacks of ten modules of one channel, {what}, 10 s",
+        partial(_stacks, kind),
+        ("auto", "annealing", "split", "bounds"),
+        10.0,
+        before,
+        "gap 8 % on average, searches within 5 % of the best",
+        bounded(0.08, 0.05, ("auto", "annealing")),
+    )
+
+
 ROWS: dict[str, Weakness] = {
     "scip": Weakness(
         "SCIP on modules of 32 tasks, 60 CPU s",
@@ -331,24 +345,8 @@ ROWS: dict[str, Weakness] = {
         "10 % better than the best of them, or within 5 % of the bound, on 7 of 7",
         ahead(0.1, 0.05, len(STEPS)),
     ),
-    "batches": Weakness(
-        "16 inputs on stacks of ten modules of one channel, short tasks, 10 s",
-        partial(_stacks, instances.short),
-        ("auto", "annealing", "split", "bounds"),
-        10.0,
-        "gap 20.4 % (10 tasks a module)",
-        "gap 8 % on average, searches within 5 % of the best",
-        bounded(0.08, 0.05, ("auto", "annealing")),
-    ),
-    "throughput": Weakness(
-        "16 inputs on stacks of ten modules of one channel, as for DiviML's Table IV, 10 s",
-        partial(_stacks, instances.profiled),
-        ("auto", "annealing", "split", "bounds"),
-        10.0,
-        "not measured",
-        "gap 8 % on average, searches within 5 % of the best",
-        bounded(0.08, 0.05, ("auto", "annealing")),
-    ),
+    "batches": _batches("short tasks", instances.short, "gap 20.4 % (10 tasks a module)"),
+    "throughput": _batches("as for DiviML's Table IV", instances.profiled, "not measured"),
     "peak": Weakness(
         "peak memory, random problems of 4 to 6 tasks, 20,000 evaluations",
         lambda data: {f"seed {seed}": partial(_little, seed) for seed in range(200)},

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from hetsched.bounds.modular import LITERAL_NODES
 from hetsched.papers.diviml import solving, stacks
 from hetsched.papers.diviml.judging import factor, judged, unless_excluded
 from hetsched.papers.diviml.stacks import INPUTS, KINDS, label
@@ -323,7 +324,7 @@ def _latency(groups: Sequence[Stacks]) -> list[Claim]:
         ),
         judged(
             "The lower bound is closer to the optimum on wdep than on sdep stacks (V-B): difference of the gaps to the best schedule "
-            "known, by the paper's recursion where it ends within the limit, of parts bounded with at most 1000 nodes",
+            f"known, by the paper's recursion where it ends within the limit, of parts bounded with at most {LITERAL_NODES} nodes",
             _closer(groups, solving.RECURSION),
             at_least=0.0,
             each="run",
@@ -365,8 +366,8 @@ TABLE_1 = Item(
     "Table I: latency of stacks of ten modules, and the lower bound",
     f"{stacks.DIFFERS}{stacks.SIZE}: both are here. {solving.limits(LIMITS[1], SEEDS)} "
     "The paper's recursion, beside the bound, is computed over the modules that the generator made, with sets of tasks for which it is a "
-    "bound in every case (`hetsched.bounds.recursive`), and branch and bound of at most 1000 nodes for a part of a module where the paper "
-    "has its optimum; where the limit stops it, it is left out of the comparisons.",
+    f"bound in every case (`hetsched.bounds.recursive`), and branch and bound of at most {LITERAL_NODES} nodes for a part of a module "
+    "where the paper has its optimum; where the limit stops it, it is left out of the comparisons.",
     lambda setting: cases(setting, 1),
     lambda rows, setting: report(rows, setting, 1),
     needs=(("ortools", "solvers"),),
