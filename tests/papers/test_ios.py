@@ -221,7 +221,7 @@ def test_the_strategies_of_a_network_are_measured() -> None:
     row = strategies.measure({"what": "strategies", "network": "nasnet_a", "device": "v100"}, None)
     assert row["seconds"]["both"] == min(row["seconds"].values())
     table = IOS.item("figure-6").report([{"network": "nasnet_a"} | row], Setting()).tables[0]
-    assert [line[0] for line in table.rows] == ["nasnet_a", "nasnet_a, the paper", "nasnet_a, the authors again"]
+    assert [line[0] for line in table.rows] == ["nasnet_a", "nasnet_a, authors' README", "nasnet_a, authors' README, another run"]
     assert "(1.00x)" in table.rows[0][1]
 
 

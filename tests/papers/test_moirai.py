@@ -192,7 +192,7 @@ def test_a_model_is_counted_and_placed() -> None:
     assert counted["fused"] < counted["original"] == 293
     assert counted["weights"] == pytest.approx(2 * 0.33e9, rel=0.25)  # two bytes; the embedding is read twice
     report = graphs.TABLE_4.report([{"model": "gpt3 330M", **counted}], QUICK)
-    assert report.claims[0].verdict is Verdict.HELD
+    assert before(report.claims[0]).verdict is Verdict.HELD  # of our export of it
     made = measured({"heft", "m-sct"}, limit=None)
     assert len(made) == 8
     assert all(row["makespan"] >= row["bound"] > 0 and row["fits"] for row in made)
