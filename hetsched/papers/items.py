@@ -47,6 +47,7 @@ class Claim:
 BY_MODEL = " by a cost model alone, where the paper ran it on devices"
 ON_CPU = " on threads of a CPU, where the paper's devices are GPUs"
 OTHER_GRAPHS = " on graphs that are not the paper's"
+GENERATED = " on graphs and times of a generator, not the paper's"
 OUR_MEMORY = " under a limit of memory that is ours"
 """Why a claim is undecided, see `Claim.undecided`."""
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hetsched.experiments.rendering import Table, aligned, markdown
 from hetsched.experiments.rendering import number as number
 from hetsched.experiments.rendering import percent as percent
-from hetsched.papers.items import Claim
+from hetsched.papers.items import Claim, Verdict
 
 if TYPE_CHECKING:
     from hetsched.papers.reproducing import Reproduction
@@ -77,9 +77,12 @@ if one setting contradicts it. A claim *cannot be seen here*
 - if seeds or repetitions disagree;
 - if in more than half of the instances a limit that is shorter than the paper's, or the schedule that a method begins with, hides it;
 - if the paper ran it on devices, and here it is computed by a cost model alone, or measured on another kind of device;
-- if graphs or a limit of memory that are not the paper's decide it;
+- if graphs, times of a generator or a limit of memory that are not the paper's decide it;
 - if in more than half of the instances lower bounds exclude the figure: then the instances, or the schedules compared with, differ from the
-  paper's, and nothing is said of its method."""
+  paper's, and nothing is said of its method.
+
+A claim that an algorithm finds an optimum, never makes a schedule worse or takes a time in proportion to something speaks of every graph
+and all times, so that these here decide it; what is said of results that the authors have published is decided by those."""
 
 
 def _section(reproduction: Reproduction) -> Iterator[str]:
@@ -103,17 +106,20 @@ def _section(reproduction: Reproduction) -> Iterator[str]:
 def _claims(reproductions: Sequence[Reproduction]) -> str:
     rows: list[list[str]] = []
     papers = {reproduction.paper.name: reproduction.paper for reproduction in reproductions}
+    sums = []
     for name, paper in papers.items():
-        for one in (one for one in reproductions if one.paper.name == name):
+        own = [one for one in reproductions if one.paper.name == name]
+        sums.append(f"{name}: {counted([*(claim for one in own if one.taken for claim in one.report.claims), *paper.besides])}")
+        for one in own:
             rows += [
                 [name, one.item.name, claim.text, *((str(claim.verdict), claim.reason) if one.taken else (NOT_YET, ""))]
                 for claim in one.report.claims
             ]
         rows += [[name, "", claim.text, str(claim.verdict), claim.reason] for claim in paper.besides]
-    return markdown(Table(["paper", "item", "claim", "verdict", "because"], rows), "---")
+    return f"{'. '.join(sums)}.\n\n" + markdown(Table(["paper", "item", "claim", "verdict", "because"], rows), "---")
 
 
 def counted(claims: Iterable[Claim]) -> str:
     """Return how many claims have each verdict."""
     verdicts = [claim.verdict for claim in claims]
-    return ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in dict.fromkeys(verdicts))
+    return ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in Verdict if verdict in verdicts)

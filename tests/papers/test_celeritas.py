@@ -34,7 +34,7 @@ def verdicts(claims: Any) -> set[Verdict]:
     ("item", "quick", "full"),
     [
         ("table-2", 1, 5),
-        ("table-3", 12 + 2, 5 * (12 + 2 * 3)),
+        ("table-3", 12 + 2 + 1, 5 * (12 + 2 * 3) + 1),
         ("table-4", 12, 5 * 12),
         ("table-5", 1, 4 * 3),
         ("figure-6", 3 + 1, 5 * 3 + 4 * 3),
@@ -134,8 +134,8 @@ def test_the_paper_s_own_steps_hold_its_claims() -> None:
     report = steps.report(placements(PAPERS_OWN) + fused, FULL)
     stable = claim(placements(PAPERS_OWN) + fused, "table-3", "The results of Celeritas are stable")
     optimal = claim(placements(PAPERS_OWN) + fused, "table-3", "Celeritas finds the optimal placement")
-    assert verdicts(one for one in report.claims if one not in (stable, optimal)) == {Verdict.HELD}
-    assert decided(report.claims) == {"Each step of Adjusting Placement reduces the running time or keeps that of Order-Place"}, "no model"
+    assert verdicts(one for one in report.claims[:-1] if one not in (stable, optimal)) == {Verdict.HELD}
+    assert not decided(report.claims), "no model, no other memory"
     assert (optimal.verdict, "order-place 2.93 s; nmt" in optimal.reason) == (Verdict.UNSEEN, True)
     assert claim([], "table-3", "Celeritas finds the optimal placement").reason == "not measured"
     assert (stable.verdict, "by construction" in stable.reason) == (Verdict.UNSEEN, True)
@@ -161,7 +161,6 @@ def test_what_holds_so_far_is_unseen_and_what_does_not_is_decided() -> None:
     assert claim(some, "table-3", "Celeritas' step is the fastest").verdict is Verdict.UNSEEN
     slow = [row | {"step": 3.0} if row["method"] == "celeritas" else row for row in some]
     assert claim(slow, "table-3", "Celeritas' step is the fastest").verdict is Verdict.NOT_HELD
-    assert claim(slow, "table-3", "Each step of Adjusting").verdict is Verdict.NOT_HELD
     assert claim(slow, "table-3", "On Inception_V3 the step").verdict is Verdict.UNSEEN
 
 
@@ -173,6 +172,18 @@ def test_a_shorter_schedule_refutes_the_optimum_and_none_proves_it(best: float, 
     found = claim(placements(PAPERS_OWN) + searched, "table-3", "Celeritas finds the optimal placement")
     assert found.verdict is verdict
     assert ("no proof" in found.reason) == (verdict is Verdict.UNSEEN)
+
+
+def test_a_random_graph_refutes_that_adjusting_is_never_longer() -> None:
+    text = "Each step of Adjusting Placement reduces the running time"
+    (case,) = [case for case in steps.cases(QUICK) if case["what"] == "adjusting"]
+    row = {**case, **PAPER.measure({**case, "graphs": 20}, None)}
+    for longer, verdict in ((row["longer"], Verdict.UNSEEN), (3, Verdict.NOT_HELD)):
+        found = claim([*placements(PAPERS_OWN), row | {"longer": longer}], "table-3", text)
+        assert found.verdict is verdict, "few graphs without a longer one prove nothing"
+        assert f"longer on {longer} of 200 random graphs" in found.reason
+        assert "with one transfer at a time, inception_v3: celeritas 2.86 s" in found.reason
+    assert claim(placements(PAPERS_OWN), "table-3", text).verdict is Verdict.UNSEEN
 
 
 def test_the_claims_on_other_methods_are_decided_by_their_order() -> None:
@@ -237,7 +248,7 @@ def test_longer_than_order_place_needs_every_model() -> None:
 def fused(tasks: int, clusters: int, before: float, after: float) -> list[Row]:
     levels = {how: [clusters, after, 0.1] for how in ("celeritas", *fusion.OTHERS)}
     return [
-        {"what": "fusion", "graph": graph, "tasks": tasks, "edges": 9, "phases": [1, 1, 1], "ccr": before, "levels": levels}
+        {"what": "fusion", "graph": graph, "tasks": tasks, "edges": 9, "phases": [1, 1, 1], "ccr": before, "claimed": 1e9, "levels": levels}
         for graph in testbed.COLUMNS
     ]
 
@@ -258,7 +269,7 @@ def evaluated(time: float, again: float, repeats: int = 3, spread: float = 0.0) 
             "tasks": 5,
             "small": 1.0,
             "placements": {
-                method: {"placing": 0.1, "runs": [seconds, seconds * 1.01], "over": 0.0, "moved": 1e6}
+                method: {"placing": 0.1, "runs": [seconds, seconds * 1.01], "over": 0.0, "moved": 1e6 * seconds}
                 for method, seconds in (("m-topo", 2.0), ("dfs-topo", 1.0), ("celeritas", 1.0))
             },
             "deviations": {

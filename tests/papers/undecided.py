@@ -6,17 +6,18 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from hetsched.papers import Claim, Verdict
-from hetsched.papers.items import BY_MODEL, ON_CPU, OTHER_GRAPHS, OUR_MEMORY
+from hetsched.papers.items import BY_MODEL, GENERATED, ON_CPU, OTHER_GRAPHS, OUR_MEMORY
 
-WHY = (BY_MODEL, ON_CPU, OTHER_GRAPHS, OUR_MEMORY, " by the program", " within the noise")
+WHY = (BY_MODEL, GENERATED, ON_CPU, OTHER_GRAPHS, OUR_MEMORY, " by the program", " within the noise")
 
 
 def before(claim: Claim) -> Claim:
-    """Return a claim with the verdict that `Claim.undecided` says that it had."""
+    """Return a claim with the verdict that `Claim.undecided` says that it had, and with its reason."""
     for verdict in (Verdict.HELD, Verdict.NOT_HELD):
-        if any(f"; {verdict}{why}" in claim.reason for why in WHY):
-            assert claim.verdict is Verdict.UNSEEN
-            return replace(claim, verdict=verdict)
+        for why in WHY:
+            if f"; {verdict}{why}" in claim.reason:
+                assert claim.verdict is Verdict.UNSEEN
+                return replace(claim, verdict=verdict, reason=claim.reason.replace(f"; {verdict}{why}", ""))
     return claim
 
 

@@ -246,6 +246,15 @@ def _claims(rows: Sequence[Row], means: dict[str, dict[str, list[float]]]) -> It
     others = [name for name in means if name != "nmt"]
     limits = {name: 0.6 for name in PRINTED if name != "nmt"}
     yield _at_least(text, _shares(rows, others, "time", 0.05), limits, _shares(rows, others, "again", 0.05))
+    again = {name: own["again"] for name, own in means.items() if own["again"]}
+    told = "; ".join(f"{name} {_spread(own)}" for name, own in again.items())
+    yield Claim(
+        "The computation time of a model barely changes between iterations (4.2.1)",
+        Verdict.UNSEEN,
+        f"the times of its tasks, measured twice, deviate by {told} on average, on a CPU whose times are not repeatable enough to tell"
+        if again
+        else "not measured",
+    )
 
 
 def _line(claim: Claim) -> Claim:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from hetsched.papers.celeritas import evaluation, testbed
 from hetsched.papers.celeritas.evaluation import COMPARED
 from hetsched.papers.celeritas.placement import Found, beside, placements
-from hetsched.papers.items import BY_MODEL, ON_CPU, OUR_MEMORY, Case, Claim, Item, Report, Row, Setting, Table, Verdict
+from hetsched.papers.items import BY_MODEL, ON_CPU, OTHER_GRAPHS, OUR_MEMORY, Case, Claim, Item, Report, Row, Setting, Table, Verdict
 from hetsched.papers.rendering import number, percent
 
 STEPS = 55
@@ -33,7 +33,6 @@ def report(rows: Sequence[Row], setting: Setting) -> Report:
         printed = dict(zip(testbed.PAPERS, PRINTED[method], strict=True))
         lines.append([method, *(beside(_cell(found, graph, method), printed.get(graph, "")) for graph in found.graphs)])
     tables = [Table([f"minutes of {STEPS} steps, here / paper", *found.graphs], lines)]
-    models = list(dict.fromkeys(row["model"] for row in measured))
     clock = [
         [
             f"{name}, {method}",
@@ -42,13 +41,27 @@ def report(rows: Sequence[Row], setting: Setting) -> Report:
             number(statistics.median(_of(measured, name, method, "moved")) / 1e6),
             number(statistics.median(_of(measured, name, method, "over")) / 1e6) if any(_of(measured, name, method, "over")) else "none",
         ]
-        for name in models
+        for name in _models(measured)
         for method in COMPARED
     ]
     head = ["small models, measured on this machine", "seconds of measuring", "seconds of placing", "MB moved a step", "MB over the memory"]
     tables.append(Table(head, clock))
     notes = [f"The small batches before took {_small(measured)}, which is the same for all three."] if measured else []
-    return Report(tables, [*_claims(found, measured), _clock(measured)], notes)
+    return Report(tables, [*_claims(found, measured), _clock(measured), _moved(measured)], notes)
+
+
+def _moved(rows: Sequence[Row]) -> Claim:
+    """Return the claim about the bytes that a step moves between devices."""
+    text = "DFS-TOPO needs less communication between devices than m-TOPO (4.2.2, Figure 3)"
+    moved = {name: [statistics.median(_of(rows, name, method, "moved")) for method in ("dfs-topo", "m-topo")] for name in _models(rows)}
+    if len(moved) < len(evaluation.PRINTED):
+        return Claim(text, Verdict.UNSEEN, "not all models are measured")
+    reason = "; ".join(f"{name} {number(own / 1e6)} MB against {number(other / 1e6)} MB a step" for name, (own, other) in moved.items())
+    return Claim.decided(text, all(own < other for own, other in moved.values()), f"small models: {reason}").undecided(OTHER_GRAPHS)
+
+
+def _models(rows: Sequence[Row]) -> list[str]:
+    return list(dict.fromkeys(row["model"] for row in rows))
 
 
 def _minutes(found: Found, graph: str, method: str) -> float | None:

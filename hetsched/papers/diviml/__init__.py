@@ -47,12 +47,17 @@ PAPER = Paper(
         Claim(
             "The computation of the lower bound lends itself well to parallel processes (IV-B)",
             Verdict.UNSEEN,
-            "the paper has no figure, and the bounds of the items run in one thread",
+            "the paper has no figure; `hetsched.bounds.modular` with `executor=` bounds parts side by side, the items do not",
         ),
         Claim(
             "The scheduler is plugged into existing frameworks easily (abstract, III)",
             Verdict.UNSEEN,
             "no figure; what runs placed models here is `hetsched.runtime`",
+        ),
+        Claim(
+            "When b of L inputs have passed a module, L - b + 1 are left for what depends on one of its outputs (IV-B2)",
+            Verdict.UNSEEN,
+            "proven here for all outputs together, and for one of c outputs with the c-th part of that (`hetsched.bounds.batches`)",
         ),
         Claim(
             "The optimum is at least that of M_1 plus the least optimum of what depends on an input of the other modules (IV-B2)",

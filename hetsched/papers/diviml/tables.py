@@ -12,7 +12,7 @@ from hetsched.bounds.modular import LITERAL_NODES
 from hetsched.papers.diviml import solving, stacks
 from hetsched.papers.diviml.judging import factor, judged, unless_excluded
 from hetsched.papers.diviml.stacks import INPUTS, KINDS, label
-from hetsched.papers.items import Case, Claim, Item, Report, Row, Setting, Table, Verdict
+from hetsched.papers.items import GENERATED, Case, Claim, Item, Report, Row, Setting, Table, Verdict
 from hetsched.papers.rendering import number, percent
 
 PRINTED = {
@@ -77,7 +77,8 @@ def report(rows: Sequence[Row], setting: Setting, inputs: int) -> Report:
     groups = [
         {kind: found.get((tasks, seed, *kind), {}) for kind in KINDS} for tasks in sizes for seed in sorted({row["seed"] for row in rows})
     ]
-    claims = _latency(groups) if inputs == 1 else _throughput(groups)
+    own = [claim.undecided(GENERATED) for claim in (_latency(groups) if inputs == 1 else _throughput(groups))]
+    claims = [*own, _one_channel([group[kind] for group in groups for kind in KINDS if kind[1] == 1])] if inputs == 1 else own
     return Report(tables, claims, [*_ours(groups), *(_bound_note(groups) if inputs == 1 else []), *contradictions(rows)])
 
 
@@ -302,7 +303,6 @@ def _latency(groups: Sequence[Stacks]) -> list[Claim]:
             groups,
             1,
         ),
-        _one_channel([stack for group in groups for (_, channels), stack in group.items() if channels == 1]),
         *(
             judged(
                 f"On {name} stacks the split is close to the optimum (V-B; {percent(_worst(name))} longer than the MILP at most), against "

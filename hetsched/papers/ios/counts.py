@@ -91,7 +91,24 @@ def report(rows: Sequence[Row], setting: Setting) -> Report:
     if len(rows) < len(NETWORKS):
         missing = ", ".join(sorted({*NETWORKS} - {row["network"] for row in rows}))
         claims = [Claim(text, Verdict.UNSEEN if all(equal) else Verdict.NOT_HELD, f"{claims[0].reason}; {missing} is not measured")]
-    return Report([Table(head, lines)], claims)
+    return Report([Table(head, lines)], [*claims, _bounded(rows), _pruned(rows)])
+
+
+def _bounded(rows: Sequence[Row]) -> Claim:
+    text = "The search has at most C(n/d + 2, 2)^d transitions (4.2 and Appendix A, for n operators of width d)"
+    if not rows:
+        return Claim(text, Verdict.UNSEEN, "not measured")
+    shares = [row["every"][0] / row["bound"] for row in rows]
+    reason = f"{100 * min(shares):.2g} % to {100 * max(shares):.2g} % of it with every ending, in the largest blocks"
+    return Claim.decided(text, max(shares) <= 1, reason)
+
+
+def _pruned(rows: Sequence[Row]) -> Claim:
+    text = "With the limits r and s it has at most (n/d + 1)^d (r + 1)^s (4.3), here r = 3 and s = 8"
+    if not rows:
+        return Claim(text, Verdict.UNSEEN, "not measured")
+    shares = [row["pruned"] / ((row["tasks"] / row["width"] + 1) ** row["width"] * 4**8) for row in rows]
+    return Claim.decided(text, max(shares) <= 1, f"{100 * min(shares):.2g} % to {100 * max(shares):.2g} % of it, in the largest blocks")
 
 
 def _agrees(value: float, printed: float) -> bool:

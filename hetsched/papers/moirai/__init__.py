@@ -26,5 +26,20 @@ PAPER = Paper(
             Verdict.UNSEEN,
             "the paper has no figure for it, and does not say what is relaxed",
         ),
+        Claim(
+            "Modern networks typically have many operators with short computation times (section III, Figure 4)",
+            Verdict.UNSEEN,
+            "the paper measures four networks on four devices; durations here are a cost model's",
+        ),
+        Claim(
+            "The MILP can be extended to several heterogeneous devices (conclusion)",
+            Verdict.UNSEEN,
+            "so by construction: in both clusters of Figure 9 it places on devices of several kinds",
+        ),
+        Claim(
+            "Moirai's placement generation time is reasonable (conclusion)",
+            Verdict.UNSEEN,
+            "the paper does not say what is; Table V has the times, here under a limit",
+        ),
     ),
 )

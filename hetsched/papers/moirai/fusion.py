@@ -27,7 +27,7 @@ def report(rows: Sequence[Row], setting: Setting) -> Report:
     head = ["ms, original / fused"]
     printed = ["paper, most"]
     for where, most in PRINTED.items():
-        head += [f"{where}-server: Moirai", "less", f"{where}-server: best of all methods", "less"]
+        head += [f"{where}-server: Moirai", "shorter by", f"{where}-server: best of all methods", "shorter by"]
         printed += ["", percent(most), "", ""]
     claims = [*(_reduction(rows, where) for where in PRINTED), _kept(rows)]
     return Report([Table(head, [*lines, printed])], [claim.undecided(BY_MODEL) for claim in claims])

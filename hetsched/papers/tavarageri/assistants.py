@@ -13,7 +13,7 @@ import numpy as np
 
 from hetsched.papers.items import Case, Claim, Item, Report, Row, Setting, Table, Verdict
 from hetsched.papers.rendering import number, percent
-from hetsched.papers.tavarageri.judging import judged, so_far, span
+from hetsched.papers.tavarageri.judging import LEAST, judged, so_far, span
 from hetsched.papers.tavarageri.names import EQUAL, GRAPHS, OPERATIONS, QUICK, ROOFLINE
 
 if TYPE_CHECKING:
@@ -50,8 +50,6 @@ LIMIT, QUICK_LIMIT = 5.0, 3.0
 """Seconds of the solve that knows what the scenario changes."""
 SETTLED = 0.05
 """Relative distance from its last level within which the time of an iteration has settled."""
-LEAST = 0.01
-"""Times that differ by at most this share are equal; and a smaller loss has no share that is recovered."""
 _NONE = f"a difference of at most {percent(LEAST)} is none"
 NEAR = 0.9
 """The share of what solving again recovers that is as good as all."""
@@ -246,7 +244,15 @@ def _details(rows: Sequence[Row]) -> Table:
                         number(1e3 * means["pause"]) if means["pause"] else "0",
                     ]
                 )
-    head = ["mean of the seeds", "settled after", "busiest / mean", "utilisation", "GB between devices", "migrations", "pauses, ms"]
+    head = [
+        "mean of the seeds",
+        "iterations to settle",
+        "busiest device / mean",
+        "utilisation",
+        "GB between devices",
+        "migrations",
+        "pauses in all, ms",
+    ]
     return Table(head, lines)
 
 

@@ -7,6 +7,9 @@ from dataclasses import replace
 
 from hetsched.papers.items import Case, Claim, Row, Verdict
 
+LEAST = 0.01
+"""Figures that differ by at most this share are equal; and a smaller loss has no share that is recovered."""
+
 
 def judged(text: str, cells: Mapping[str, Sequence[bool]], figures: str) -> Claim:
     """Return a claim that is to hold in every setting.
