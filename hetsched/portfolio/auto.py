@@ -64,9 +64,9 @@ def auto(
     The list schedulers run first, beginning with the best single device and HEFT. Then searches take turns,
     each from the best schedule of all methods; a solver proves small problems, and bounds get a share of the
     time. If more than two seconds are left, they run in worker processes, one for each core, or one by each worker
-    of the `executor` of the solve. A search of this package that is the only one runs in this process to the end, unless
-    there is an executor or one core. With an evaluation limit everything runs in this process, without solvers, and the
-    schedule is reproducible.
+    of the `executor` of the solve. A search of this package that is the only one, or `lns` where a graph falls apart
+    into modules, runs in this process to the end, unless there is an executor or one core. With an evaluation limit
+    everything runs in this process, without solvers, and the schedule is reproducible.
 
     Parameters
     ----------
@@ -379,9 +379,14 @@ class Race:
         return [member for member in known if member.method.function.__module__.startswith("hetsched.")]
 
     def _lone(self) -> Member | None:
-        """Return the only search, if it can run in this process to the end: turns would begin it anew again and again."""
-        apart = self.monitor.executor is None and self.slots > 1 and not self.occupied
-        return next(iter(self._built_in()), None) if apart and len(self.searches) == 1 else None
+        """Return the search that runs in this process to the end, if there is one: turns would begin it anew again and again.
+
+        It is the only search, or that which declares `Auto.alone`.
+        """
+        if self.monitor.executor is not None or self.slots == 1 or self.occupied:
+            return None
+        only = len(self.searches) == 1
+        return next((member for member in self._built_in() if only or member.alone), None)
 
     def _search_here(self, pool: Pool, lone: Member | None) -> None:
         """Search in this process until the workers have loaded, or to the end by a search that is the only one."""
@@ -393,10 +398,14 @@ class Race:
             if lone is None and all(worker.ready for worker in pool.workers):
                 job_monitor.stop(Stop.STOPPED)
 
-        first = lone or max(self._built_in(), key=lambda member: member.weight, default=None)
-        while first is not None and not self.over and (lone or not all(worker.ready for worker in pool.workers)):
-            done, _ = run_here(self.monitor, self._job(first, self.left - MARGIN if lone else SHORTEST), look)
-            if lone or done.stopped is Stop.FINISHED:  # it has ended by itself
+        if lone is not None and not self.over:
+            self._turn(lone, self.left - MARGIN, look)
+            self._start(pool)  # it has ended by itself
+            return
+        first = max(self._built_in(), key=lambda member: member.weight, default=None)
+        while first is not None and not self.over and not all(worker.ready for worker in pool.workers):
+            done, _ = run_here(self.monitor, self._job(first, SHORTEST), look)
+            if done.stopped is Stop.FINISHED:  # it has ended by itself
                 return
 
     def _attend(self, pool: Pool) -> None:
@@ -443,7 +452,12 @@ class Race:
             member.deaths += 1
             member.retired = member.method.kind is Kind.EXACT or member.deaths > 1  # a model too large for the memory stays so
         self.lost += 1
-        if self.left > WORTH_WORKERS and self.lost <= 2 * self.slots and not self.over:
+        if self.lost <= 2 * self.slots:
+            self._start(pool)
+
+    def _start(self, pool: Pool) -> None:
+        """Start one more process, if there is time."""
+        if self.left > WORTH_WORKERS and not self.over:
             try:
                 pool.start()
             except OSError as error:

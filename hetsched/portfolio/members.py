@@ -19,6 +19,8 @@ class Member:
     weight: float = 1.0
     here: bool = False
     """Whether it is registered only in this process."""
+    alone: bool = False
+    """Whether it is the search to run without a break."""
     charged: float = 0.0
     """Seconds, or evaluations, used so far."""
     turns: int = 0
@@ -90,6 +92,10 @@ def choose(
     if "auto" in chosen:
         raise UnsupportedFeature("'auto' is named as a member of itself; name the methods it should run, or leave members out")
     listed = [Member(name, weight) for name, weight in chosen.items()]
+    if members is None:  # else the weights decide
+        for member in listed:
+            declared = member.method.auto
+            member.alone = declared is not None and declared.alone(problem)
     return sorted(listed, key=lambda member: (not member.at_once, member.method.turn if member.at_once else 0))
 
 

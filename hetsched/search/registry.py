@@ -89,6 +89,11 @@ def always(_: Problem) -> bool:
     return True
 
 
+def never(_: Problem) -> bool:
+    """Return False."""
+    return False
+
+
 def several_inputs(problem: Problem) -> bool:
     """Return whether the problem has more than one input."""
     return problem.inputs > 1
@@ -169,6 +174,8 @@ class Auto:
     weight: float = 1.0
     """Relative share of the time among searches."""
     when: When = always
+    alone: When = never
+    """Where, of all searches, it runs without a break: turns would begin it anew."""
 
 
 @checked

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 
 import instances
 import numpy as np
@@ -224,6 +225,39 @@ def test_the_only_search_runs_in_this_process_to_the_end(monkeypatch, pools):
     (job,) = here
     assert job.method == "annealing"
     assert job.time_limit > PLENTY / 2
+
+
+@pytest.mark.slow
+def test_another_worker_is_started_if_the_search_of_this_process_ends(monkeypatch):
+    started = []
+
+    class Seen(workers.Pool):
+        def start(self):
+            started.append(self)
+            super().start()
+
+    monkeypatch.setattr("hetsched.portfolio.auto.Pool", Seen)
+    solution = hs.solve(instances.stack("er", 6, 2, seed=1), time_limit=PLENTY, options={"members": ["heft", "lns"], "workers": 2})
+    assert solution.stopped == "finished"
+    assert len(started) == 2
+
+
+def test_lns_runs_without_a_break_where_a_graph_falls_apart():
+    stack = instances.stack("er", 20, 4, seed=1)
+
+    def alone(problem, names=None, exclude=(), **given):
+        chosen = members.choose(problem, "makespan", names, exclude)
+        race = Race(problem, Monitor(problem, Budget(PLENTY), clock=SteppingClock(), **given), chosen, 10.0, 5.0)
+        race.slots = 2
+        lone = race._lone()
+        return lone and lone.name
+
+    assert alone(stack) == "lns"
+    assert alone(stack, executor=ThreadPoolExecutor(1)) is None, "workers have all cores"
+    assert alone(stack, exclude={"lns"}) is None
+    assert alone(stack, {"lns": 1.0, "annealing": 1.0}) is None, "the weights divide the time"
+    assert alone(stack, {"lns", "heft"}) == "lns", "the only one"
+    assert alone(instances.stack("er", 20, 4, channels=2, seed=1)) is None
 
 
 def test_searches_that_keep_the_batches_take_part_where_they_are_given():
