@@ -175,7 +175,7 @@ class Auto:
     """Relative share of the time among searches."""
     when: When = always
     alone: When = never
-    """Where, of all searches, it runs without a break: turns would begin it anew."""
+    """Where it runs without a break, for turns would begin it anew; only searches of hetsched do, in the process of the solve."""
 
 
 @checked

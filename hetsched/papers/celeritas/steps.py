@@ -74,7 +74,7 @@ def report(rows: Sequence[Row], setting: Setting) -> Report:
     others = [*(line(method) for method in OTHERS), *(line(method, f"{method} (ours)") for method in SEARCHES)]
     others.append(["best bound", *("" if math.isnan(bound) else number(bound) for bound in bounds)])
     limit = next(
-        (f"{row['seconds']:g} s, seeds {len({own['seed'] for own in rows if 'seed' in own})}" for row in rows if "seed" in row), ""
+        (f"{row['seconds']:g} s, {len({own['seed'] for own in rows if 'seed' in own})} seeds" for row in rows if "seed" in row), ""
     )
     title = f"Other methods; {' and '.join(SEARCHES)} had {limit}" if limit else "Other methods"
     tables = [Table(["seconds of a step, here / paper", *found.graphs], lines), Table(["seconds of a step", *found.graphs], others, title)]

@@ -101,12 +101,19 @@ def contradictions(rows: Sequence[Row]) -> list[str]:
 
 def _table(rows: Sequence[Row], inputs: int, title: str) -> Table:
     names = columns(inputs)
-    theirs = [{solving.RECURSION: solving.BOUND}.get(name, name) for name in names]  # the column of the paper's bound
+    theirs = [{solving.RECURSION: solving.BOUND, solving.BOUND: ""}.get(name, name) if inputs == 1 else name for name in names]
     heads = ["stack", *head(inputs), *(["the paper's recursion"] if inputs == 1 else []), "bound"]
     lines = []
     for kind, paper in printed(inputs).items():
-        means = [mean(solving.chosen(rows, dependence=kind[0], channels=kind[1], method=name)) for name in names]
-        lines.append([label(*kind), *(_unit(value, inputs) for value in means)])
+        found = [solving.chosen(rows, dependence=kind[0], channels=kind[1], method=name) for name in names]
+        stopped = [
+            sum(not solving.finished(row) for row in own) if name == solving.RECURSION else 0
+            for name, own in zip(names, found, strict=True)
+        ]
+        cells = [
+            _unit(mean(own), inputs) + f" ({late} of {len(own)} stopped)" * (late > 0) for own, late in zip(found, stopped, strict=True)
+        ]
+        lines.append([label(*kind), *cells])
         lines.append(["paper", *(_printed(paper[name], inputs) if name in paper else "" for name in theirs)])
     return Table(heads, lines, title)
 

@@ -221,7 +221,7 @@ def report_block(rows: Sequence[Row], setting: Setting) -> Report:
         for x, batch in enumerate(FASTER):
             cells = [str(row["block"][x]), str(row["merged"][x]), *(f"{value:.3f}" for value in row["ms"][x])]
             lines.append([f"{row['whose']}, made for batch {batch}", *cells])
-    head = ("schedule", "stages before the concatenation", "convolutions merged away", *(f"ms at batch {batch}" for batch in FASTER))
+    head = ("schedule", "stages before the concatenation", "convolutions merged into others", *(f"ms at batch {batch}" for batch in FASTER))
     found = {row["whose"]: row for row in rows}
     texts = (
         "The last block of Inception-v3 has two stages at batch 1, and four at batch 32, where a 1x3 and a 3x1 convolution are merged",

@@ -290,7 +290,8 @@ DIFFERS = (
     f"learned placer is `policy-gradient`, {LIMITS[LEARNED]:g} s a seed, {SEEDS} seeds, in place of Placeto; GETF is its MILP, solved by "
     f"HiGHS in {LIMITS['getf']:g} s at most, `none` if it ends without a schedule. m-SCT has {LIMITS['m-sct']:g} s, auto "
     f"{LIMITS['auto']:g} s. "
-    '"Searched on" is the best of list schedulers, Moirai\'s schedule, and annealing of the whole graph.'
+    '"Searched on" is the best of list schedulers, Moirai\'s schedule, and annealing of the whole graph. A ratio such as 1.00/1.23 is '
+    "that of the best and the worst seed; a placement in brackets exceeds the memory of a device by so much."
 )
 
 FIGURE_9 = Item(
