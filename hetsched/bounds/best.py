@@ -15,6 +15,7 @@ from hetsched.arguments import checked
 from hetsched.bounds.branch_and_bound import few, orders
 from hetsched.bounds.combinatorial import critical_path, head_tail_load, load, memory, quick_head_tail_load
 from hetsched.bounds.destructive import destructive
+from hetsched.bounds.in_series import in_large_modules, in_series
 from hetsched.bounds.intervals import path_of_intervals
 from hetsched.bounds.load_around import load_around
 from hetsched.bounds.mean_input import batched, few_batches, mean_input, whole_batches
@@ -80,8 +81,9 @@ BOUNDS = (
     Entry(load_around, Cost.EXPENSIVE),
     Entry(path_of_intervals, Cost.EXPENSIVE, weight=2, fits=lambda problem: not falls_apart(problem)),
     Entry(mean_input, Cost.EXPENSIVE, weight=3, fits=batched),
-    Entry(split_modules, Cost.MODEL, weight=3, fits=falls_apart),
-    Entry(modular, Cost.EXPENSIVE, weight=7),
+    Entry(split_modules, Cost.MODEL, weight=7, fits=falls_apart),
+    Entry(in_series, Cost.EXPENSIVE, weight=14, fits=in_large_modules),
+    Entry(modular, Cost.EXPENSIVE, weight=3),
     Entry(orders, Cost.EXPENSIVE, weight=0.5, fits=few),
     Entry(destructive, Cost.EXPENSIVE, weight=2),
     Entry(linear_relaxation, Cost.MODEL, fits=small),

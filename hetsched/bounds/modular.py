@@ -22,10 +22,6 @@ makespan is bounded with that start of ``last(Y, ...)`` and the releases of the 
 the cases holds. So bounds add up over all modules, with a minimum at each boundary, and transfers
 between modules count where they cannot be avoided.
 
-*Parts in series.* A task that comes before or after every other ends before what follows it begins. So bounds of the parts between such
-tasks add up, and what they add up to is an earliest start of each of these tasks, and a time from its finish to the end. They need one
-bound a part where heads need one for each device at both of its ends.
-
 *Tails* are the heads of the problem read from the end. A window in the middle, between the heads of
 what comes before and the tails of what comes after, then bounds the makespan; so does destructive
 improvement with heads and tails.
@@ -44,23 +40,20 @@ from concurrent.futures import Executor
 import numpy as np
 import numpy.typing as npt
 
-from hetsched.analysis.cuts import series_cuts
 from hetsched.analysis.levels import Levels
 from hetsched.analysis.modules import modules as partition
-from hetsched.analysis.task_subsets import RefutationBudget, SingleInputProblem, TaskSubset
+from hetsched.analysis.task_subsets import RefutationBudget, SingleInputProblem
 from hetsched.arguments import checked
 from hetsched.arrays import IntArray
 from hetsched.bounds.batches import LARGEST, handover
 from hetsched.bounds.combinatorial import critical_path
 from hetsched.bounds.destructive import destructive
-from hetsched.bounds.recursive import LARGEST as LARGEST_PART
 from hetsched.bounds.recursive import recursive
 from hetsched.bounds.release_times import ReleaseTimes
 from hetsched.errors import InvalidProblem
 from hetsched.problem.cluster import Cluster, Device
 from hetsched.problem.graph import TaskGraph, named, plural
 from hetsched.problem.problem import Problem, stated
-from hetsched.schedule.parts import within
 from hetsched.search.solution import NO_BOUND, Bound
 from hetsched.stopping import NEVER, Deadline
 
@@ -73,19 +66,13 @@ LITERAL_NODES = 1000
 _WORK = 5e6
 """Limit of the work without a time limit: about a second."""
 _PASSES = (
-    (0, 10),
     (1, 1),
-    (0, 100),
-    (0, 300),
     (1, 10),
-    (0, 1000),
     (1, 100),
     (2, 30),
-    (0, 10_000),
     (1, 1000),
     (2, 300),
     (3, 100),
-    (0, 100_000),
     (1, 10_000),
     (2, 3000),
     (3, 1000),
@@ -93,7 +80,7 @@ _PASSES = (
     (3, 10_000),
     (4, 10_000),
 )
-"""Modules of a window, 0 for the parts in series, and nodes of a refutation in each pass."""
+"""Modules of a window and nodes of a refutation in each pass."""
 
 
 @checked
@@ -173,21 +160,11 @@ def _every(levels: Levels, modules: list[IntArray], budget: RefutationBudget) ->
     finished: set[int] = set()
     combined = False
     widest = len(modules) if heads.channels > 1 else 1  # with one channel nothing is lost at a boundary
-    series = Series(heads, tails)
-    windows = [width for width in range(1, widest + 1) if any(heads.subset(t, width) for t in range(len(modules)))]
-    passes = [(width, nodes) for width, nodes in _PASSES if width in windows or (width == 0 and series.useful)]
-    number = 0
-    for width, nodes in passes:
+    passes = [(width, nodes) for width, nodes in _PASSES if width <= widest and any(heads.subset(t, width) for t in range(len(modules)))]
+    for number, (width, nodes) in enumerate(passes):
         if width in finished:
             continue
         budget.nodes, budget.open = nodes, 0
-        if width == 0:
-            yield Bound(series.raise_(budget), "modular", f"{plural(len(series.times), 'part')} in series")
-            if not budget.open:
-                finished.add(width)
-            if budget.over:
-                return
-            continue
         heads.raise_(width, budget)
         tails.raise_(width, budget)
         best = _joined(heads, tails, width, budget, what)
@@ -196,61 +173,12 @@ def _every(levels: Levels, modules: list[IntArray], budget: RefutationBudget) ->
             return
         if not budget.open:
             finished.add(width)
-        number += 1
-        if not combined and (number == 2 or not budget.open):  # heads are nearly what they will be
+        if not combined and (number == 1 or not budget.open):  # heads are nearly what they will be
             combined = True
             within = destructive(problem, levels=levels, best=best, deadline=budget.deadline, release=heads.release, delivery=tails.release)
             yield Bound(within.value, "modular", f"{what}: heads and tails of all tasks, and loads between them")
         if budget.over:
             return
-
-
-class Series:
-    """The parts between tasks that come before or after every other, whose bounds add up.
-
-    Attributes
-    ----------
-    times : list of float
-        A lower bound of each part, in their order.
-    """
-
-    def __init__(self, heads: ReleaseTimes, tails: ReleaseTimes) -> None:
-        self.heads, self.tails = heads, tails
-        graph, rank = heads.single_input.problem.graph, heads.single_input.problem.graph.rank
-        self.cuts = _apart(series_cuts(graph), rank)
-        parts = [tasks for tasks in np.split(graph.topological_order, rank[self.cuts] + 1) if len(tasks)]
-        self.subsets = [
-            TaskSubset(heads.single_input, np.sort(tasks), within(graph, tasks)) if len(tasks) <= LARGEST_PART else None for tasks in parts
-        ]
-        self.times = [0.0] * len(parts)
-
-    @property
-    def useful(self) -> bool:
-        """Whether there are several parts, some too large for heads of few nodes, which say more of smaller ones."""
-        return len(self.times) > 1 and any(subset is not None and len(subset.tasks) > TYPICAL for subset in self.subsets)
-
-    def raise_(self, budget: RefutationBudget) -> float:
-        """Raise the times of parts, with them heads and tails of the tasks between, and return the sum."""
-        for t, subset in enumerate(self.subsets):
-            if subset is not None and not budget.over:
-                self.times[t] = subset.least([subset.node()], budget, self.times[t])
-        ends = np.cumsum(self.times)
-        least, cuts = self.heads.single_input.least[self.cuts], self.cuts
-        ended = ends[: len(cuts), None]
-        self.heads.release[cuts] = np.maximum(self.heads.release[cuts], ended - least)
-        self.tails.release[cuts] = np.maximum(self.tails.release[cuts], ends[-1] - ended)
-        return float(ends[-1])
-
-
-def _apart(cuts: IntArray, rank: IntArray) -> IntArray:
-    """Return cuts that divide a graph into parts of at most `TYPICAL` tasks, or of one part between two cuts."""
-    chosen, begin, last = [], 0, -1
-    for i in cuts.tolist():
-        if rank[i] + 1 - begin > TYPICAL and last >= 0:
-            chosen.append(last)
-            begin = int(rank[last]) + 1
-        last = i
-    return np.array([*chosen, *([last] if last >= 0 else [])], np.int64)
 
 
 def _joined(heads: ReleaseTimes, tails: ReleaseTimes, width: int, budget: RefutationBudget, what: str) -> Bound:

@@ -34,7 +34,7 @@ def _in_series(problem: Problem) -> bool:
     source="P. Shaw 1998, over the branch and bound of this package",
     supports=Supports(inputs="one", besides=f"more than {MOST_DEVICES} devices"),
     turn=325,
-    auto=Auto(weight=3.0, when=_in_series, alone=falls_apart),
+    auto=Auto(weight=3.0, when=_in_series, uninterrupted=falls_apart),
 )
 def lns(problem: Problem, monitor: Monitor, *, largest: int = LARGEST) -> None:
     """Solve windows of the best schedule again, all other decisions kept, until many in a row are not shorter.

@@ -381,12 +381,12 @@ class Race:
     def _lone(self) -> Member | None:
         """Return the search that runs in this process to the end, if there is one: turns would begin it anew again and again.
 
-        It is the only search, or that which declares `Auto.alone`.
+        It is the only search, or that which declares `Auto.uninterrupted`.
         """
         if self.monitor.executor is not None or self.slots == 1 or self.occupied:
             return None
         only = len(self.searches) == 1
-        return next((member for member in self._built_in() if only or member.alone), None)
+        return next((member for member in self._built_in() if only or member.uninterrupted), None)
 
     def _search_here(self, pool: Pool, lone: Member | None) -> None:
         """Search in this process until the workers have loaded, or to the end by a search that is the only one."""
@@ -456,8 +456,8 @@ class Race:
             self._start(pool)
 
     def _start(self, pool: Pool) -> None:
-        """Start one more process, if there is time."""
-        if self.left > WORTH_WORKERS and not self.over:
+        """Start one more process, if there are time and members for it."""
+        if self.left > WORTH_WORKERS and self.running and not self.over:
             try:
                 pool.start()
             except OSError as error:

@@ -19,7 +19,7 @@ class Member:
     weight: float = 1.0
     here: bool = False
     """Whether it is registered only in this process."""
-    alone: bool = False
+    uninterrupted: bool = False
     """Whether it is the search to run without a break."""
     charged: float = 0.0
     """Seconds, or evaluations, used so far."""
@@ -95,7 +95,7 @@ def choose(
     if members is None:  # else the weights decide
         for member in listed:
             declared = member.method.auto
-            member.alone = declared is not None and declared.alone(problem)
+            member.uninterrupted = declared is not None and declared.uninterrupted(problem)
     return sorted(listed, key=lambda member: (not member.at_once, member.method.turn if member.at_once else 0))
 
 

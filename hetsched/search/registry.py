@@ -174,7 +174,7 @@ class Auto:
     weight: float = 1.0
     """Relative share of the time among searches."""
     when: When = always
-    alone: When = never
+    uninterrupted: When = never
     """Where it runs without a break, for turns would begin it anew; only searches of hetsched do, in the process of the solve."""
 
 

@@ -12,6 +12,7 @@ import hetsched as hs
 from hetsched.analysis.levels import Levels
 from hetsched.bounds.best import BOUNDS
 from hetsched.bounds.combinatorial import critical_path, load, memory
+from hetsched.bounds.in_series import in_series
 from hetsched.bounds.memory_path import path_within_memory
 from hetsched.bounds.relaxation import split_modules
 from hetsched.search import MAKESPAN, always
@@ -21,6 +22,7 @@ from hetsched.testing import bounds, strategies
 
 OPTIMA = (memory, critical_path, load)
 """Bounds that are exact optima of a relaxation, so that they do not depend on numbering."""
+RARE = (path_within_memory, in_series)
 ENTRIES = [entry for entry in BOUNDS if entry.objectives >= MAKESPAN]
 
 
@@ -36,12 +38,10 @@ class OfModules(bounds.BoundSuite):
 
 TestOptima = bounds.suites(entry for entry in ENTRIES if entry.bound in OPTIMA)
 TestOfModules = bounds.suites((entry for entry in ENTRIES if entry.bound is split_modules), OfModules, ignores_numbering=False)
-TestOfScarceMemory = bounds.suites(  # few random problems have as little memory as it is meant for, but it holds for all
-    (entry for entry in ENTRIES if entry.bound is path_within_memory), ignores_numbering=False, fits=staticmethod(always)
+TestOfOthersToo = bounds.suites(  # few random problems have as little memory, or as large modules, but these hold for all
+    (entry for entry in ENTRIES if entry.bound in RARE), ignores_numbering=False, fits=staticmethod(always)
 )
-TestOthers = bounds.suites(
-    (entry for entry in ENTRIES if entry.bound not in (*OPTIMA, split_modules, path_within_memory)), ignores_numbering=False
-)
+TestOthers = bounds.suites((entry for entry in ENTRIES if entry.bound not in (*OPTIMA, *RARE, split_modules)), ignores_numbering=False)
 
 
 class TestBest(bounds.BoundSuite):

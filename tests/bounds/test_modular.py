@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import concurrent.futures
 import math
-from unittest.mock import patch
 
 import instances
 import numpy as np
@@ -18,10 +17,9 @@ from hetsched.analysis.task_subsets import RefutationBudget
 from hetsched.arrays import IntArray
 from hetsched.bounds import batches
 from hetsched.bounds.destructive import destructive
-from hetsched.bounds.modular import Series, modular, reverse
+from hetsched.bounds.modular import modular, reverse
 from hetsched.bounds.release_times import ReleaseTimes
 from hetsched.errors import InvalidProblem, UnsupportedFeature
-from hetsched.papers.diviml.stacks import profiled
 from hetsched.stopping import NEVER, Deadline
 from hetsched.testing import brute_force, decisions, problems
 from hetsched.testing.clocks import SteppingClock
@@ -59,8 +57,6 @@ def check(data: st.DataObject, problem: hs.Problem) -> None:
     makespan = (math.inf if optimum is None else optimum.makespan) * (1 + 1e-9)
     modules = data.draw(partitions(problem.graph))
     assert modular(problem, modules=modules).value <= makespan
-    with patch("hetsched.bounds.modular.TYPICAL", 1):  # so that small parts in series count too
-        assert modular(problem, modules=modules).value <= makespan
     if modules:
         assert batches.handover(problem, modules, NEVER).value <= makespan
         assert batches.handover(reverse(problem), modules[::-1], NEVER).value <= makespan
@@ -169,27 +165,6 @@ def test_one_channel_is_exact(default: bool) -> None:
     assert bound.value == pytest.approx(36, rel=1e-6)
     assert bound.value <= 36
     assert bound.evidence.startswith("6 modules, at most 1 channel: ")
-
-
-def test_parts_in_series_are_heads_and_tails_of_the_tasks_between() -> None:
-    """Each fork and join takes 3 + 3 + 1 s on the faster device, its path 3 + 1 s."""
-    problem, modules = forks(2)
-    least = levels.least_durations(problem)
-    heads, tails = ReleaseTimes(problem, least, modules), ReleaseTimes(reverse(problem), least, modules[::-1])
-    with patch("hetsched.bounds.modular.TYPICAL", 1):
-        series = Series(heads, tails)
-        assert series.useful
-    assert not series.useful, "windows say more of small parts"
-    assert series.raise_(RefutationBudget(100)) == pytest.approx(15)
-    assert heads.release[[0, 3, 6], 0] == pytest.approx([0, 7, 14])
-    assert tails.release[[0, 3, 6], 0] == pytest.approx([14, 7, 0])
-    assert heads.release[1, 0] == 1, "of the tasks between only with the next pass of heads"
-
-
-def test_parts_in_series_come_before_windows_of_large_modules() -> None:
-    """With the work of a second heads alone are 0.7 % above what loads say of modules of 20 tasks."""
-    problem = profiled(20, 4)
-    assert modular(problem).value > 1.03 * destructive(problem).value
 
 
 def test_one_of_the_ends_is_last() -> None:

@@ -97,6 +97,9 @@ def test_nasnet_has_the_counts_of_table_1_and_the_convolutions_of_figure_1() -> 
     row = IOS.measure({"what": "counts", "network": "nasnet_a"}, None)
     assert (row["operators"], row["tasks"], row["width"]) == (374, 18, 8)
     assert row["published"][0] == 307_841
+    counted = {"network": "nasnet_a"} | row
+    assert verdicts("table-1", [counted])[1:] == [UNSEEN, UNSEEN], "counts below a bound are no proof"
+    assert verdicts("table-1", [counted | {"every": [10**9, 1], "pruned": 10**12}])[1:] == [NOT_HELD, NOT_HELD]
     rows = [case | IOS.measure(case, None) for case in IOS.item("figure-1").cases(Setting())]
     assert [row["convolutions"] for row in rows] == [13, 488]
     assert verdicts("figure-1", rows) == [HELD]

@@ -160,6 +160,11 @@ def test_claims_on_partitions_are_decided() -> None:
     assert {one(item, bad, text) for text in texts} == {NOT_HELD}
     uneven = partitions({"from blocks": (5.0, 0.25, 1.0)})
     assert one(item, uneven, "improves the load balance") is NOT_HELD
+    same = partitions({"from blocks": (5.0, 0.195, 1.0)})
+    assert one(item, same, "improves the load balance") is UNSEEN, "a change of at most a hundredth is none"
+    even = partitions({"from blocks": (5.0, 0.05, 1.0)})
+    some = [row if row["graph"] == names.GRAPHS[0] else other for row, other in zip(even, same, strict=True)]
+    assert one(item, some, "improves the load balance") is UNSEEN, "in most settings there is none"
     stuck = partitions({"from blocks": (5.0, 0.05, 1.0)})
     stuck[0] |= {"last": stuck[0]["first"], "passes": 0}
     stuck[1] |= stuck[0] | {"seed": 1}

@@ -81,6 +81,7 @@ BOUNDS = {
     "quick head-tail load": "bounds.combinatorial:quick_head_tail_load",
     "head-tail load": "bounds.combinatorial:head_tail_load",
     "modular": "bounds.modular:modular",
+    "in series": "bounds.in_series:in_series",
     "orders": "bounds.branch_and_bound:orders",
     "destructive": "bounds.destructive:destructive",
 }

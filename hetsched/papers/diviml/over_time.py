@@ -26,10 +26,8 @@ def report(rows: Sequence[Row], setting: Setting) -> Report:
     """Return the throughput after some seconds as a share of the best of all methods at the end."""
     sizes = {tasks: _stacks([row for row in rows if row["tasks"] == tasks]) for tasks in sorted({row["tasks"] for row in rows})}
     times = [seconds for seconds in SECONDS if seconds <= max((row["limit"] for row in rows), default=0.0)]
-    found = [stack for stacks_ in sizes.values() for stack in stacks_]
-    runs = [
-        own for stacks_ in sizes.values() for own in _by_seed([stack for stack in stacks_ if {*solving.MILP, solving.SPLIT} <= set(stack)])
-    ]
+    found = [stack for every in sizes.values() for stack in every]
+    runs = [own for every in sizes.values() for own in _by_seed([stack for stack in every if {*solving.MILP, solving.SPLIT} <= set(stack)])]
     claims = [
         solving.against_both(
             judged(

@@ -95,13 +95,14 @@ def _by_channels(rows: Sequence[Row]) -> list[Table]:
     """Return a table of the seconds of the split by channels, of the modules that are measured with others than two."""
     modules = {row["modules"] for row in rows if row["channels"] != CHANNELS}
     found = [row for row in rows if row["method"] == solving.SPLIT and row["modules"] in modules]
-    lines = []
-    for dependence, channels in stacks.KINDS:
-        own = solving.chosen(found, dependence=dependence, channels=channels)
-        lines.append([stacks.label(dependence, channels), _reached(np.array([_done(row, math.inf) for row in own])) if own else ""])
-    return [
-        Table([f"{count} modules", "MILP-SPLIT, s"], lines, "By channels, medians over the stacks on which it ends") for count in modules
-    ]
+    tables = []
+    for count in sorted(modules):
+        lines = []
+        for dependence, channels in stacks.KINDS:
+            own = solving.chosen(found, dependence=dependence, channels=channels, modules=count)
+            lines.append([stacks.label(dependence, channels), _reached(np.array([_done(row, math.inf) for row in own])) if own else ""])
+        tables.append(Table([f"{count} modules", "MILP-SPLIT, s"], lines, "By channels, medians over the stacks on which it ends"))
+    return tables
 
 
 def _limit(stack: Mapping[str, Row]) -> float:
