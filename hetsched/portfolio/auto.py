@@ -64,8 +64,8 @@ def auto(
     The list schedulers run first, beginning with the best single device and HEFT. Then searches take turns,
     each from the best schedule of all methods; a solver proves small problems, and bounds get a share of the
     time. If more than two seconds are left, they run in worker processes, one for each core, or one by each worker
-    of the `executor` of the solve. A search of this package that is the only one, or `lns` where a graph falls apart
-    into modules, runs in this process to the end, unless there is an executor or one core. With an evaluation limit
+    of the `executor` of the solve. A search of this package that is the only one, or `lns` where clean cuts divide
+    the graph into modules, runs in this process to the end, unless there is an executor or one core. With an evaluation limit
     everything runs in this process, without solvers, and the schedule is reproducible.
 
     Parameters
