@@ -29,7 +29,7 @@ def test_stored_results_are_shown_and_written_as_a_page(run: Any, folder: Path) 
     shown = run("reproduce", "ios", "table-1", "--stored", "--results", "kept", "-o", "page.md")
     assert shown.exit_code == 0, shown.stderr
     assert "6 of 6 numbers agree" in shown.stdout
-    assert "claims: 1 cannot be seen here" in shown.stdout
+    assert "claims: 3 cannot be seen here" in shown.stdout
     assert "| ios | table-1 | " in Path("page.md").read_text()
     facts = json.loads(run("reproduce", "ios", "table-1", "--stored", "--results", "kept", "--json").stdout)
     assert facts[0]["claims"][0]["verdict"] == "cannot be seen here"
