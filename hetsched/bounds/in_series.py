@@ -13,7 +13,7 @@ from hetsched.analysis.modules import LARGEST, falls_apart
 from hetsched.analysis.task_subsets import RefutationBudget, SingleInputProblem, TaskSubset
 from hetsched.arguments import checked
 from hetsched.arrays import IntArray
-from hetsched.bounds.modular import TYPICAL
+from hetsched.bounds.modular import TYPICAL, WORK
 from hetsched.problem.graph import TaskGraph, plural
 from hetsched.problem.problem import Problem
 from hetsched.schedule.parts import within
@@ -22,8 +22,6 @@ from hetsched.stopping import NEVER, Deadline
 
 _NODES = (1, 10, 100, 300, 1000, 10_000, 100_000)
 """Nodes of one refutation in each pass."""
-_WORK = 5e6
-"""Limit of the work without a deadline: about a second."""
 
 
 @checked
@@ -51,20 +49,21 @@ def in_series(problem: Problem, *, levels: Levels | None = None, best: Bound = N
     """
     levels = Levels(problem) if levels is None else levels
     parts = [] if deadline.over else list(parts_of(problem.graph))
-    subsets, times = _subsets(SingleInputProblem(problem, levels.least), parts), [0.0] * len(parts)
-    budget = RefutationBudget(deadline=deadline, most=_WORK if math.isinf(deadline.end) else math.inf)
+    single_input = SingleInputProblem(problem, levels.least)
+    subsets = [TaskSubset(single_input, np.sort(part), within(problem.graph, part)) for part in parts]
+    times = [subset.path(subset.node()) for subset in subsets]
+    budget = RefutationBudget(deadline=deadline, most=WORK if math.isinf(deadline.end) else math.inf)
     for budget.nodes in _NODES:
         budget.open = 0
         for t, subset in enumerate(subsets):
-            node = subset.node()
-            if len(parts[t]) > LARGEST or budget.over:
-                times[t] = max(times[t], subset.path(node))
-            else:
-                times[t] = subset.least([node], budget, times[t])
+            if len(subset.tasks) <= LARGEST and not budget.over:
+                times[t] = subset.least([subset.node()], budget, times[t])
         if budget.over or not budget.open or math.isinf(sum(times)):
             break
-    value = max(levels.critical_path.length, sum(times))
-    return Bound(value, "in series", f"{plural(len(parts), 'part')} one after another" if times else "as the critical path")
+    value, longest = sum(times), levels.critical_path.length
+    if value <= longest:
+        return Bound(longest, "in series", "as the critical path")
+    return Bound(value, "in series", f"{plural(len(parts), 'part')} one after another")
 
 
 def in_large_modules(problem: Problem) -> bool:
@@ -82,7 +81,3 @@ def parts_of(graph: TaskGraph) -> Iterator[IntArray]:
         last = end
     if graph.n_tasks > begin:
         yield order[begin:]
-
-
-def _subsets(single_input: SingleInputProblem, parts: list[IntArray]) -> list[TaskSubset]:
-    return [TaskSubset(single_input, np.sort(part), within(single_input.problem.graph, part)) for part in parts]

@@ -63,7 +63,7 @@ TYPICAL = 16
 """The most tasks of a module if the channels permit."""
 LITERAL_NODES = 1000
 """Nodes of one refutation in the literal form."""
-_WORK = 5e6
+WORK = 5e6
 """Limit of the work without a time limit: about a second."""
 _PASSES = (
     (1, 1),
@@ -135,7 +135,7 @@ def modular(
             return result
         value = recursive(SingleInputProblem(problem, levels.least), parts, LITERAL_NODES, deadline, executor=executor)
         return Bound(value, "modular", f"DiviML's recursion over {plural(len(parts), 'module')}")
-    budget = RefutationBudget(deadline=deadline, most=_WORK if math.isinf(deadline.end) else math.inf)
+    budget = RefutationBudget(deadline=deadline, most=WORK if math.isinf(deadline.end) else math.inf)
     for passed in _every(levels, parts, budget):
         result = max(result, passed, key=lambda candidate: candidate.value)
     return result

@@ -389,7 +389,7 @@ class Race:
         return next((member for member in self._built_in() if only or member.uninterrupted), None)
 
     def _search_here(self, pool: Pool, lone: Member | None) -> None:
-        """Search in this process until the workers have loaded, or to the end by a search that is the only one."""
+        """Search in this process until the workers have loaded, or to the end by the search of `_lone`."""
         if self.occupied:
             return
 

@@ -38,7 +38,7 @@ class OfModules(bounds.BoundSuite):
 
 TestOptima = bounds.suites(entry for entry in ENTRIES if entry.bound in OPTIMA)
 TestOfModules = bounds.suites((entry for entry in ENTRIES if entry.bound is split_modules), OfModules, ignores_numbering=False)
-TestOfOthersToo = bounds.suites(  # few random problems have as little memory, or as large modules, but these hold for all
+TestRare = bounds.suites(  # few random problems have as little memory, or as large modules, but these hold for all
     (entry for entry in ENTRIES if entry.bound in RARE), ignores_numbering=False, fits=staticmethod(always)
 )
 TestOthers = bounds.suites((entry for entry in ENTRIES if entry.bound not in (*OPTIMA, *RARE, split_modules)), ignores_numbering=False)

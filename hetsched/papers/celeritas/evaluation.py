@@ -246,7 +246,7 @@ def _claims(rows: Sequence[Row], means: dict[str, dict[str, list[float]]]) -> It
     others = [name for name in means if name != "nmt"]
     limits = {name: 0.6 for name in PRINTED if name != "nmt"}
     yield _at_least(text, _shares(rows, others, "time", 0.05), limits, _shares(rows, others, "again", 0.05))
-    again = {name: own["again"] for name, own in means.items() if own["again"]}
+    again = _by_model(means, "again")
     told = "; ".join(f"{name} {_spread(own)}" for name, own in again.items())
     yield Claim(
         "The computation time of a model barely changes between iterations (4.2.1)",

@@ -96,13 +96,13 @@ def longer(text: str, pairs: dict[str, tuple[list[float], list[float]]], wanted:
     reason = "; ".join(
         f"{graph} {_cell(own)} s ({_range(own)}) against {_cell(other)} s ({_range(other)})" for graph, (own, other) in known.items()
     )
-    steady = [pair for pair in known.values() if all(max(seconds) <= STEADY * min(seconds) for seconds in pair)]
-    if any(max(own) < min(other) for own, other in steady):
+    unsteady = [graph for graph, pair in known.items() if any(max(seconds) > STEADY * min(seconds) for seconds in pair)]
+    steady = {graph: pair for graph, pair in known.items() if graph not in unsteady}
+    if any(max(own) < min(other) for own, other in steady.values()):
         return Claim.decided(text, False, reason)
     if all(min(own) > max(other) for own, other in known.values()) and len(known) == wanted:
         return Claim.decided(text, True, reason)
-    unsteady = [graph for graph, pair in known.items() if any(max(seconds) > STEADY * min(seconds) for seconds in pair)]
-    overlapping = [graph for graph in known if graph not in unsteady and min(known[graph][0]) <= max(known[graph][1])]
+    overlapping = [graph for graph, (own, other) in steady.items() if min(own) <= max(other)]
     rest = "; ".join(
         f"{what} ({', '.join(names)})"
         for what, names in (("runs overlap", overlapping), (f"runs differ by more than {STEADY:g} times", unsteady))

@@ -58,11 +58,11 @@ def _done(row: Row, best: float) -> float:
 
 def report(rows: Sequence[Row], setting: Setting) -> Report:
     """Return Table III, the seconds of the split by channels, and the claims."""
-    rows, every = solving.chosen(rows, channels=CHANNELS), rows
+    compared = solving.chosen(rows, channels=CHANNELS)
     lines, factors, excess = [], {}, list[float]()
     sooner: dict[tuple[str, int], dict[int, float]] = {}
-    for dependence, modules in dict.fromkeys((row["dependence"], row["modules"]) for row in rows):
-        found = solving.by(solving.chosen(rows, dependence=dependence, modules=modules), lambda row: row["seed"]).values()
+    for dependence, modules in dict.fromkeys((row["dependence"], row["modules"]) for row in compared):
+        found = solving.by(solving.chosen(compared, dependence=dependence, modules=modules), lambda row: row["seed"]).values()
         paired = [stack for stack in found if set(METHODS) <= set(stack) and math.isfinite(solving.best(stack))]
         if not paired:
             continue
@@ -88,7 +88,7 @@ def report(rows: Sequence[Row], setting: Setting) -> Report:
     names = [heads[method] for method in METHODS]
     head = ["modules", *(f"{name}, s" for name in names), "factor", *(f"{name} longer by" for name in names)]
     table = Table([*head, "paper: MILP, s", "paper: MILP-SPLIT, s", "paper: factor"], lines)
-    return Report([table, *_by_channels(every)], _claims(rows, factors, list(sooner.values()), excess))
+    return Report([table, *_by_channels(rows)], _claims(compared, factors, list(sooner.values()), excess))
 
 
 def _by_channels(rows: Sequence[Row]) -> list[Table]:

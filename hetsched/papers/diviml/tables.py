@@ -77,8 +77,9 @@ def report(rows: Sequence[Row], setting: Setting, inputs: int) -> Report:
     groups = [
         {kind: found.get((tasks, seed, *kind), {}) for kind in KINDS} for tasks in sizes for seed in sorted({row["seed"] for row in rows})
     ]
-    own = [claim.undecided(GENERATED) for claim in (_latency(groups) if inputs == 1 else _throughput(groups))]
-    claims = [*own, _one_channel([group[kind] for group in groups for kind in KINDS if kind[1] == 1])] if inputs == 1 else own
+    claims = [claim.undecided(GENERATED) for claim in (_latency(groups) if inputs == 1 else _throughput(groups))]
+    if inputs == 1:
+        claims.append(_one_channel([group[kind] for group in groups for kind in KINDS if kind[1] == 1]))
     return Report(tables, claims, [*_ours(groups), *(_bound_note(groups) if inputs == 1 else []), *contradictions(rows)])
 
 
@@ -106,16 +107,15 @@ def _table(rows: Sequence[Row], inputs: int, title: str) -> Table:
     lines = []
     for kind, paper in printed(inputs).items():
         found = [solving.chosen(rows, dependence=kind[0], channels=kind[1], method=name) for name in names]
-        stopped = [
-            sum(not solving.finished(row) for row in own) if name == solving.RECURSION else 0
-            for name, own in zip(names, found, strict=True)
-        ]
-        cells = [
-            _unit(mean(own), inputs) + f" ({late} of {len(own)} stopped)" * (late > 0) for own, late in zip(found, stopped, strict=True)
-        ]
-        lines.append([label(*kind), *cells])
+        lines.append([label(*kind), *(_unit(mean(own), inputs) + _stopped(own) for own in found)])
         lines.append(["paper", *(_printed(paper[name], inputs) if name in paper else "" for name in theirs)])
     return Table(heads, lines, title)
+
+
+def _stopped(rows: Sequence[Row]) -> str:
+    """Return how many of the recursions, which have to end, the limit has stopped; empty for other methods."""
+    late = sum(row["method"] == solving.RECURSION and not solving.finished(row) for row in rows)
+    return f" ({late} of {len(rows)} stopped)" if late else ""
 
 
 def head(inputs: int) -> list[str]:
