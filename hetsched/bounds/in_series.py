@@ -71,6 +71,7 @@ def in_large_modules(problem: Problem) -> bool:
     return falls_apart(problem) and not falls_apart(problem, TYPICAL)
 
 
+@checked
 def parts_of(graph: TaskGraph) -> Iterator[IntArray]:
     """Yield the tasks between some of the `series_cuts`, in series: up to `TYPICAL` tasks, or more where there is no cut between."""
     order, begin, last = graph.topological_order, 0, 0
