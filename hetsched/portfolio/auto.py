@@ -119,6 +119,8 @@ class Race:
         self.size = model_size.columns(problem)
         self.slots = 1
         self.threads = 1
+        self.lone: Member | None = None
+        """The search that runs in this process to the end."""
         self.at_work: dict[Worker, Member] = {}
         self.pace = 0.0
         """Seconds of the slower of the first two list schedulers."""
@@ -169,6 +171,11 @@ class Race:
     def searches(self) -> list[Member]:
         """The running members that search as long as they have time."""
         return [member for member in self.running if not member.proves and not member.at_once]
+
+    @property
+    def _apart(self) -> int:
+        """Number of cores for workers."""
+        return self.slots - (self.lone is not None)
 
     @property
     def occupied(self) -> bool:
@@ -322,7 +329,7 @@ class Race:
         if member.method.kind is Kind.EXACT and "threads" in member.method.options:
             options["threads"] = self.threads if solver is not None and backends.info(solver).capabilities.threads else 1
         if member.method.kind is Kind.EXACT and "workers" in member.method.options:
-            options["workers"] = self.slots if self.monitor.executor is None else 1
+            options["workers"] = self._apart if self.monitor.executor is None else 1
         counted = self.by_evaluations and not member.proves
         return Job(
             member.name,
@@ -344,17 +351,17 @@ class Race:
             exact = any(member.method.kind is Kind.EXACT for member in self.running)
             self.threads = slots // 2 if exact and slots >= 4 else 1
             self.slots = max(1, slots - (self.threads - 1) - self.occupied)
-        lone = self._lone()
+        self.lone = self._lone()
         with contextlib.ExitStack() as stack:
             try:
                 start = stack.enter_context(processes(self.monitor.executor))
-                pool = stack.enter_context(Pool(self.problem, self.slots - (lone is not None), start))
+                pool = stack.enter_context(Pool(self.problem, self._apart, start))
             except OSError as error:
                 self.monitor.note(f"no worker process can be started ({error}); all members take turns in this one")
-                self.slots = 1
+                self.slots, self.lone = 1, None
                 self.run_in_turn()
                 return
-            self._search_here(pool, lone)
+            self._search_here(pool)
             while not self.over:
                 self._fill(pool)
                 busy = [worker for worker in pool.workers if worker.receiver is not None or not worker.ready]
@@ -388,19 +395,20 @@ class Race:
         only = len(self.searches) == 1
         return next((member for member in self._built_in() if only or member.uninterrupted), None)
 
-    def _search_here(self, pool: Pool, lone: Member | None) -> None:
-        """Search in this process until the workers have loaded, or to the end by the search of `_lone`."""
+    def _search_here(self, pool: Pool) -> None:
+        """Search in this process until the workers have loaded, or to the end by the lone search."""
         if self.occupied:
             return
 
         def look(job_monitor: JobMonitor) -> None:
             self._attend(pool)
-            if lone is None and all(worker.ready for worker in pool.workers):
+            if self.lone is None and all(worker.ready for worker in pool.workers):
                 job_monitor.stop(Stop.STOPPED)
 
-        if lone is not None and not self.over:
-            self._turn(lone, self.left - MARGIN, look)
-            self._start(pool)  # it has ended by itself
+        if self.lone is not None and not self.over:
+            self._turn(self.lone, self.left - MARGIN, look)
+            self.lone = None  # it has ended by itself
+            self._start(pool)
             return
         first = max(self._built_in(), key=lambda member: member.weight, default=None)
         while first is not None and not self.over and not all(worker.ready for worker in pool.workers):

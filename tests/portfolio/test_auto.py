@@ -249,8 +249,11 @@ def test_lns_runs_without_a_break_where_a_graph_falls_apart():
         chosen = members.choose(problem, "makespan", names, exclude)
         race = Race(problem, Monitor(problem, Budget(PLENTY), clock=SteppingClock(), **given), chosen, 10.0, 5.0)
         race.slots = 2
-        lone = race._lone()
-        return lone and lone.name
+        race.lone = race._lone()
+        split = next((member for member in race.members if member.splits), None)
+        if split is not None and race.monitor.executor is None:
+            assert race._job(split, 1.0).options["workers"] == 2 - (race.lone is not None), "modules have the cores that are left"
+        return race.lone and race.lone.name
 
     assert alone(stack) == "lns"
     assert alone(stack, executor=ThreadPoolExecutor(1)) is None, "workers have all cores"
