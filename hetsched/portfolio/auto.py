@@ -34,6 +34,8 @@ SHORTEST = 1.0  # seconds of a turn of a search
 LARGE = 50_000  # elements of the arrays of a problem
 SOLVED, SPLIT = 0.4, 0.6  # shares of one worker for an exact method, and for one that splits several inputs, which proves nothing
 PACE = 500  # columns of a model, with orders, for each second and thread of a solver that is likely to find or prove something
+PROVEN = 150
+"""Columns, with orders, of modules that a split proves in each second of a core."""
 HURRY = 0.5  # seconds left below which no bound is computed
 AGAIN = 4.0  # first turns of bounds that have to be left for their second one
 _PROCESSES = Rule("a whole number of processes, 0 for none, or None for one a core", whole(0).or_none.take)
@@ -322,6 +324,15 @@ class Race:
             return self.left * member.weight / sum(other.weight for other in searches if other.turns == fewest)
         return min(self.left, max(SHORTEST, self.left / 4))
 
+    def _at_once(self, seconds: float) -> int:
+        """Return the number of modules that a split solves at a time: one a core, if it is likely to prove the optimum in so many seconds.
+
+        Else the search that runs in this process has a core of its own.
+        """
+        most = PROVEN * self.slots * seconds
+        likely = self.lone is None or (self.size <= most and self.work <= most)
+        return self.slots if likely else self._apart
+
     def _job(self, member: Member, amount: float) -> Job:
         """Return the job of a member for `amount` seconds or evaluations; a negative amount counts as 0."""
         options: dict[str, Any] = {}
@@ -329,7 +340,7 @@ class Race:
         if member.method.kind is Kind.EXACT and "threads" in member.method.options:
             options["threads"] = self.threads if solver is not None and backends.info(solver).capabilities.threads else 1
         if member.method.kind is Kind.EXACT and "workers" in member.method.options:
-            options["workers"] = self._apart if self.monitor.executor is None else 1
+            options["workers"] = self._at_once(amount) if self.monitor.executor is None else 1
         counted = self.by_evaluations and not member.proves
         return Job(
             member.name,
@@ -396,7 +407,7 @@ class Race:
         return next((member for member in self._built_in() if only or member.uninterrupted), None)
 
     def _search_here(self, pool: Pool) -> None:
-        """Search in this process until the workers have loaded, or to the end by the lone search."""
+        """Search in this process until the workers have loaded, or to the end by the search of `_lone`."""
         if self.occupied:
             return
 

@@ -249,11 +249,8 @@ def test_lns_runs_without_a_break_where_a_graph_falls_apart():
         chosen = members.choose(problem, "makespan", names, exclude)
         race = Race(problem, Monitor(problem, Budget(PLENTY), clock=SteppingClock(), **given), chosen, 10.0, 5.0)
         race.slots = 2
-        race.lone = race._lone()
-        split = next((member for member in race.members if member.splits), None)
-        if split is not None and race.monitor.executor is None:
-            assert race._job(split, 1.0).options["workers"] == 2 - (race.lone is not None), "modules have the cores that are left"
-        return race.lone and race.lone.name
+        lone = race._lone()
+        return lone and lone.name
 
     assert alone(stack) == "lns"
     assert alone(stack, executor=ThreadPoolExecutor(1)) is None, "workers have all cores"
@@ -261,6 +258,16 @@ def test_lns_runs_without_a_break_where_a_graph_falls_apart():
     assert alone(stack, {"lns": 1.0, "annealing": 1.0}) is None, "the weights divide the time"
     assert alone(stack, {"lns", "heft"}) == "lns", "the only one"
     assert alone(instances.stack("er", 20, 4, channels=2, seed=1)) is None
+
+
+@pytest.mark.parametrize(("seconds", "modules"), [(10.0, 1), (60.0, 2)], ids=["unlikely", "likely"])
+def test_a_split_has_the_cores_that_lns_leaves_or_all_if_it_is_likely_to_end_in_time(seconds, modules):
+    stack = instances.stack("er", 32, 10, seed=1)
+    race = Race(stack, Monitor(stack, Budget(seconds), clock=SteppingClock()), members.choose(stack, "makespan", None, ()), 10.0, 5.0)
+    race.slots = 2
+    race.lone = race._lone()
+    assert race.lone.name == "lns"
+    assert race._job(next(member for member in race.members if member.splits), seconds).options["workers"] == modules
 
 
 def test_searches_that_keep_the_batches_take_part_where_they_are_given():
