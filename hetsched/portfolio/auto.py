@@ -66,9 +66,9 @@ def auto(
     The list schedulers run first, beginning with the best single device and HEFT. Then searches take turns,
     each from the best schedule of all methods; a solver proves small problems, and bounds get a share of the
     time. If more than two seconds are left, they run in worker processes, one for each core, or one by each worker
-    of the `executor` of the solve. One search of this package runs in this process to the end, unless there is an executor
-    or one core: the only one, `lns` where clean cuts divide the graph into modules, or `evolution` where no transfer takes time.
-    With an evaluation limit everything runs in this process, without solvers, and the schedule is reproducible.
+    of the `executor` of the solve. A search of this package that is the only one, or `lns` where clean cuts divide
+    the graph into modules, runs in this process to the end, unless there is an executor or one core. With an evaluation limit
+    everything runs in this process, without solvers, and the schedule is reproducible.
 
     Parameters
     ----------
@@ -399,13 +399,12 @@ class Race:
     def _lone(self) -> Member | None:
         """Return the search that runs in this process to the end, if there is one: turns would begin it anew again and again.
 
-        It is the only search, or that which declares `Auto.uninterrupted`; of several that of the largest weight.
+        It is the only search, or that which declares `Auto.uninterrupted`.
         """
         if self.monitor.executor is not None or self.slots == 1 or self.occupied:
             return None
         only = len(self.searches) == 1
-        candidates = [member for member in self._built_in() if only or member.uninterrupted]
-        return max(candidates, key=lambda member: member.weight, default=None)
+        return next((member for member in self._built_in() if only or member.uninterrupted), None)
 
     def _search_here(self, pool: Pool) -> None:
         """Search in this process until the workers have loaded, or to the end by the search of `_lone`."""

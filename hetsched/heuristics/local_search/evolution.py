@@ -11,7 +11,7 @@ import numpy as np
 from hetsched.arrays import IntArray
 from hetsched.heuristics.local_search.tabu import WEIGHT, Walk
 from hetsched.problem.problem import Problem
-from hetsched.search import Auto, Monitor, batches_given, large, method
+from hetsched.search import Auto, Monitor, batches_given, method
 
 if TYPE_CHECKING:
     from hetsched.heuristics.local_search.search import StateSearch
@@ -150,21 +150,12 @@ def distance(one: Member, other: Member) -> float:
     return float((one.places != other.places).any(axis=1).mean())
 
 
-def _job_shop(problem: Problem) -> bool:
-    """Return whether there is precedence, no transfer takes time, and the graph is not large."""
-    graph, devices = problem.graph, np.arange(problem.n_devices)
-    if not graph.n_edges or large(problem):
-        return False
-    edges = graph.edge_bytes.argmax(keepdims=True) if problem.transfers is None else np.arange(graph.n_edges)
-    return not problem.transfer_times(edges[:, None, None], devices[:, None], devices).any()
-
-
 @method(
     "evolution",
     summary="evolutionary search: path relinking between good schedules, each child improved by tabu search",
     source="scatter search with path relinking (Glover 1998) over tabu search; the path is ours",
     turn=320,
-    auto=Auto(when=batches_given, uninterrupted=_job_shop),
+    auto=Auto(when=batches_given),
 )
 def evolution(problem: Problem, monitor: Monitor, *, size: int = 8, effort: int = 50_000) -> None:
     """Improve `size` different schedules, then repeatedly the best state on a path between two of them.
