@@ -34,8 +34,7 @@ SHORTEST = 1.0  # seconds of a turn of a search
 LARGE = 50_000  # elements of the arrays of a problem
 SOLVED, SPLIT = 0.4, 0.6  # shares of one worker for an exact method, and for one that splits several inputs, which proves nothing
 PACE = 500  # columns of a model, with orders, for each second and thread of a solver that is likely to find or prove something
-PROVEN = 150
-"""Columns, with orders, of modules that a split proves in each second of a core."""
+PROVEN = 150  # columns of a model, with orders, for each second and core of a split that is likely to prove the optimum
 HURRY = 0.5  # seconds left below which no bound is computed
 AGAIN = 4.0  # first turns of bounds that have to be left for their second one
 _PROCESSES = Rule("a whole number of processes, 0 for none, or None for one a core", whole(0).or_none.take)
@@ -324,13 +323,13 @@ class Race:
             return self.left * member.weight / sum(other.weight for other in searches if other.turns == fewest)
         return min(self.left, max(SHORTEST, self.left / 4))
 
-    def _at_once(self, seconds: float) -> int:
+    def _modules_at_a_time(self, seconds: float) -> int:
         """Return the number of modules that a split solves at a time: one a core, if it is likely to prove the optimum in so many seconds.
 
         Else the search that runs in this process has a core of its own.
         """
         most = PROVEN * self.slots * seconds
-        likely = self.lone is None or (self.size <= most and self.work <= most)
+        likely = self.lone is None or (self.size <= most and self.work <= most)  # pairs of a large graph are not counted
         return self.slots if likely else self._apart
 
     def _job(self, member: Member, amount: float) -> Job:
@@ -340,7 +339,7 @@ class Race:
         if member.method.kind is Kind.EXACT and "threads" in member.method.options:
             options["threads"] = self.threads if solver is not None and backends.info(solver).capabilities.threads else 1
         if member.method.kind is Kind.EXACT and "workers" in member.method.options:
-            options["workers"] = self._at_once(amount) if self.monitor.executor is None else 1
+            options["workers"] = self._modules_at_a_time(amount) if self.monitor.executor is None else 1
         counted = self.by_evaluations and not member.proves
         return Job(
             member.name,
